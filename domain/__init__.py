@@ -1,0 +1,1 @@
+"""The pure core of context paging: no I/O, no clock, no randomness, no logging, no SQL."""
