@@ -1,0 +1,162 @@
+"""JSON text as JavaScript prints it, and a canonical form for digests.
+
+Hosts are JavaScript programs: sizes are UTF-16 code units and JSON is what ``JSON.stringify`` prints
+(design, section 5). The standard encoder is used wherever its output is the same, which is nearly always.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .errors import InvalidMessage
+
+_MAX_SAFE_INTEGER = 2**53
+_JS_DECIMAL_DIGITS = 21
+# A float, a long integer, an integer-like key or half of a surrogate pair may print differently in
+# JavaScript. A match inside a string only costs the slow path, whose output is then the same.
+_MAY_DIFFER = re.compile(r'\d\.\d|\d[eE][+-]?\d|\d{16}|"\d+":|NaN|Infinity|[\ud800-\udfff]')
+_MAY_BE_INTEGRAL_FLOAT = re.compile(r"\.0(?![0-9])|\d[eE]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_ARRAY_INDEX = re.compile(r"(?:0|[1-9]\d{0,9})\Z")
+_MAX_ARRAY_INDEX = 2**32 - 2
+
+_plain = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+_canonical = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), sort_keys=True)
+
+
+def utf16_length(text: str) -> int:
+    """Length of ``text`` in UTF-16 code units; a lone surrogate counts one."""
+    if text.isascii():
+        return len(text)
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def stringify(value: Any) -> str:
+    """``value`` as ``JSON.stringify`` prints it.
+
+    Raises:
+        InvalidMessage: the value is not JSON, or is nested too deeply.
+    """
+    text = _encode(_plain, value)
+    if not _MAY_DIFFER.search(text):
+        return text
+    try:
+        return "".join(_write(value))
+    except RecursionError:
+        raise _too_deep() from None
+
+
+def canonical(value: Any) -> str:
+    """An ASCII text that is equal for two JSON values exactly when JavaScript holds them equal, in any key order.
+
+    Raises:
+        InvalidMessage: the value is not JSON, or is nested too deeply.
+    """
+    text = _encode(_canonical, value)
+    if not _MAY_BE_INTEGRAL_FLOAT.search(text):
+        return text
+    try:
+        return _encode(_canonical, _with_integral_numbers(value))
+    except RecursionError:
+        raise _too_deep() from None
+
+
+def number_text(value: float) -> str:
+    """A number as JavaScript prints it in JSON: the shortest digits that read back, ``null`` if not finite."""
+    try:
+        number = float(value)
+    except OverflowError:
+        return "null"
+    if not math.isfinite(number):
+        return "null"
+    if number.is_integer() and abs(number) < 10**_JS_DECIMAL_DIGITS:
+        return _integral_text(number)
+    mantissa, _, exponent = repr(number).partition("e")
+    sign = "-" if mantissa.startswith("-") else ""
+    whole, _, fraction = mantissa.lstrip("-").partition(".")
+    if fraction == "0":
+        fraction = ""
+    digits = (whole + fraction).lstrip("0")
+    point = (len(whole) if whole != "0" else len(digits) - len(fraction)) + int(exponent or 0)
+    digits = digits.rstrip("0")
+    if -6 < point <= 0:
+        return f"{sign}0.{'0' * -point}{digits}"
+    if 0 < point <= _JS_DECIMAL_DIGITS:
+        return f"{sign}{digits[:point]}.{digits[point:]}"
+    power = point - 1
+    return f"{sign}{digits[0]}{'.' if len(digits) > 1 else ''}{digits[1:]}e{'+' if power > 0 else ''}{power}"
+
+
+def _integral_text(number: float) -> str:
+    # Beyond 2**53 JavaScript prints the shortest digits that read back, filled up with zeros.
+    if abs(number) <= _MAX_SAFE_INTEGER:
+        return str(int(number))
+    mantissa, _, exponent = f"{number!r}".partition("e")
+    if not exponent:
+        return mantissa.removesuffix(".0")
+    whole, _, fraction = mantissa.partition(".")
+    return whole + fraction + "0" * (int(exponent) - len(fraction))
+
+
+def _encode(encoder: json.JSONEncoder, value: Any) -> str:
+    try:
+        return encoder.encode(value)
+    except RecursionError:
+        raise _too_deep() from None
+    except (TypeError, ValueError) as error:
+        raise InvalidMessage(f"a message holds something that is not JSON: {error}") from None
+
+
+def _too_deep() -> InvalidMessage:
+    return InvalidMessage("a message is nested too deeply to be read; flatten its arguments or details")
+
+
+def _with_integral_numbers(value: Any) -> Any:
+    if isinstance(value, float):
+        return int(value) if value.is_integer() and abs(value) <= _MAX_SAFE_INTEGER else value
+    if isinstance(value, Mapping):
+        return {key: _with_integral_numbers(child) for key, child in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_with_integral_numbers(child) for child in value]
+    return value
+
+
+def _write(value: Any) -> list[str]:
+    if isinstance(value, str):
+        return [_string_text(value)]
+    if value is None or isinstance(value, bool):
+        return [{None: "null", True: "true", False: "false"}[value]]
+    if isinstance(value, int):
+        return [str(value) if abs(value) <= _MAX_SAFE_INTEGER else number_text(value)]
+    if isinstance(value, float):
+        return [number_text(value)]
+    parts: list[str] = []
+    if isinstance(value, Mapping):
+        for key in _property_order(value):
+            parts += [",", _string_text(str(key)), ":", *_write(value[key])]
+        return ["{", *parts[1:], "}"]
+    for child in value:
+        parts += [",", *_write(child)]
+    return ["[", *parts[1:], "]"]
+
+
+def _string_text(text: str) -> str:
+    encoded = _plain.encode(text)
+    if not _SURROGATE.search(encoded):
+        return encoded
+    # A pair split over two Python characters is one character in JavaScript; a lone half is escaped.
+    joined = encoded.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+    return _SURROGATE.sub(lambda half: f"\\u{ord(half.group()):04x}", joined)
+
+
+def _property_order(value: Mapping[Any, Any]) -> list[Any]:
+    # JavaScript lists array-index keys first, in ascending order.
+    indexes = [key for key in value if _ARRAY_INDEX.match(str(key)) and int(key) <= _MAX_ARRAY_INDEX]
+    if not indexes:
+        return list(value)
+    seen = set(indexes)
+    return [*sorted(indexes, key=int), *(key for key in value if key not in seen)]
