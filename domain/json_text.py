@@ -51,7 +51,7 @@ def stringify(value: Any) -> str:
 
 
 def canonical(value: Any) -> str:
-    """An ASCII text that is equal for two JSON values exactly when JavaScript holds them equal, in any key order.
+    """An ASCII text, equal for two JSON values exactly when JavaScript holds them equal, in any key order.
 
     Raises:
         InvalidMessage: the value is not JSON, or is nested too deeply.
@@ -66,7 +66,7 @@ def canonical(value: Any) -> str:
 
 
 def number_text(value: float) -> str:
-    """A number as JavaScript prints it in JSON: the shortest digits that read back, ``null`` if not finite."""
+    """A number as JavaScript prints it: the shortest digits that read back, ``null`` if not finite."""
     try:
         number = float(value)
     except OverflowError:

@@ -1,0 +1,207 @@
+"""Correction of local estimates by what providers report (architecture, "Provider-backed usage").
+
+A successful response is tied to the exact request it answered: the anchor. The next request is estimated from
+the anchor's reported total; a positive undercount is split into resident overhead and a scale for the
+messages that were measured (design, section 6, "Calibration").
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from .conversation import Conversation, Step
+from .cut import Notice
+from .messages import MessageRef
+from .projection import Projection
+
+
+@dataclass(frozen=True, slots=True)
+class SentMessage:
+    """One message of a request that went out. ``stored`` says whether the session holds it."""
+
+    fingerprint: bytes
+    tokens: int
+    stored: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SentRequest:
+    """A request that went out, and the resident input that went with it, in tokens."""
+
+    messages: tuple[SentMessage, ...]
+    resident_tokens: float
+
+    @property
+    def tokens(self) -> int:
+        """Estimate of all messages."""
+        return sum(message.tokens for message in self.messages)
+
+
+@dataclass(frozen=True, slots=True)
+class Correction:
+    """The split of an undercount: tokens on top of resident input, and a factor for measured messages."""
+
+    resident_overhead: float
+    message_scale: float
+
+
+@dataclass(frozen=True, slots=True)
+class Anchor:
+    """A measured request with its response."""
+
+    request: SentRequest
+    response: MessageRef
+    reported_tokens: float
+    correction: Correction | None
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """What is known from provider usage.
+
+    Attributes:
+        pending: the request that was selected last and has no response yet.
+        overhead: the lowest resident overhead seen since this was cleared, in tokens.
+    """
+
+    pending: SentRequest | None = None
+    anchor: Anchor | None = None
+    overhead: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What the messages of one request count, in tokens.
+
+    Attributes:
+        context_tokens: calibrated total of everything the host passed, ``None`` without an anchor.
+        weights: costs of measured messages by position; any other message counts its own estimate.
+    """
+
+    resident: float
+    context_tokens: float | None = None
+    weights: dict[int, float] = field(default_factory=dict)
+
+    def of(self, step: Step) -> float:
+        """Tokens of a message."""
+        return self.weights.get(step.index, step.tokens)
+
+    def total(self, steps: Iterable[Step]) -> float:
+        """Tokens of several messages."""
+        return sum(map(self.of, steps))
+
+    def constant(self, conversation: Conversation) -> float:
+        """What is added to every estimate of this selection, from the original input (design, section 6)."""
+        if self.context_tokens is None or conversation.last is None:
+            return 0 if self.context_tokens is None else self.context_tokens - self.resident
+        surplus = sum(weight - conversation.at(index).tokens for index, weight in self.weights.items())
+        return self.context_tokens - (self.resident + conversation.last.input_tokens + surplus)
+
+
+def sent_request(
+    steps: Iterable[Step],
+    notice: Notice | None,
+    replaced: dict[int, int],
+    resident_tokens: float,
+    stored: Projection | None,
+) -> SentRequest:
+    """What went out. ``replaced`` gives the estimates of references by position; ``stored`` is ``None`` while
+    nothing is known of the stored conversation."""
+    messages = [] if notice is None else [SentMessage(b"", notice.tokens, False)]
+    next_slot = 0
+    for step in steps:
+        if step.index in replaced:
+            messages.append(SentMessage(b"", replaced[step.index], False))
+            continue
+        slot = None
+        if stored is not None and step.ref.role != "system":
+            slot = stored.find(step.ref.fingerprint, next_slot)
+        if slot is not None:
+            next_slot = slot + 1
+        messages.append(SentMessage(step.ref.fingerprint, step.tokens, slot is not None))
+    return SentRequest(tuple(messages), resident_tokens)
+
+
+def with_response(calibration: Calibration, response: MessageRef) -> Calibration:
+    """Calibration after a turn ended: an anchor, if a known request was answered with usable usage."""
+    request, reported = calibration.pending, response.reported_tokens
+    if request is None or reported is None:
+        return Calibration(None, calibration.anchor, calibration.overhead)
+    unstored = sum(message.tokens for message in request.messages if not message.stored)
+    correction = _correction(
+        request.resident_tokens, request.tokens + response.tokens, unstored, reported, calibration.overhead
+    )
+    overhead = 0.0 if correction is None else correction.resident_overhead
+    return Calibration(None, Anchor(request, response, reported, correction), overhead)
+
+
+def _correction(
+    resident: float, messages: float, unstored: float, reported: float, previous: float | None
+) -> Correction | None:
+    measured = messages - unstored
+    surplus = reported - resident - messages
+    if surplus <= 0 or resident + measured == 0:
+        return None
+    overhead = surplus * (resident / (resident + measured)) if previous is None else min(previous, surplus)
+    return Correction(overhead, 1 if measured == 0 else 1 + (surplus - overhead) / measured)
+
+
+def costs_of(
+    conversation: Conversation,
+    stored: Projection | None,
+    anchor: Anchor | None,
+    usage_tokens: float | None,
+    resident_tokens: float,
+) -> Costs:
+    """The costs of a new request. ``usage_tokens`` is the host's status total."""
+    plain = Costs(resident_tokens)
+    if anchor is None or stored is None or usage_tokens is None or not 0 < usage_tokens < math.inf:
+        return plain
+    newest = stored.last_measured()
+    if newest is None or stored.message(newest).fingerprint != anchor.response.fingerprint:
+        return plain
+    response = _newest_measured(conversation)
+    if response is None or response.slot < 0 or response.ref.fingerprint != anchor.response.fingerprint:
+        return plain
+    measured = _measured_steps(response, anchor.request)
+    if measured is None or conversation.last is None:
+        return plain
+    reported = usage_tokens - stored.tokens_after(newest)
+    context_tokens = max(
+        0,
+        reported
+        + conversation.last.input_tokens
+        - anchor.request.tokens
+        - anchor.response.tokens
+        + resident_tokens
+        - anchor.request.resident_tokens,
+    )
+    correction = anchor.correction
+    if correction is None or reported != anchor.reported_tokens:
+        return Costs(resident_tokens, context_tokens)
+    scale = correction.message_scale
+    weights = {step.index: tokens * scale for step, tokens in measured}
+    weights[response.index] = anchor.response.tokens * scale
+    return Costs(resident_tokens + correction.resident_overhead, context_tokens, weights)
+
+
+def _newest_measured(conversation: Conversation) -> Step | None:
+    return next((step for step in conversation.backwards() if step.ref.reported_tokens is not None), None)
+
+
+def _measured_steps(response: Step, request: SentRequest) -> list[tuple[Step, int]] | None:
+    # From the newest on, so that of identical messages the later ones count as measured.
+    found: list[tuple[Step, int]] = []
+    step = response.previous
+    for message in reversed(request.messages):
+        if not message.stored:
+            continue
+        while step is not None and (step.slot < 0 or step.ref.fingerprint != message.fingerprint):
+            step = step.previous
+        if step is None:
+            return None
+        found.append((step, message.tokens))
+        step = step.previous
+    return found

@@ -1,0 +1,185 @@
+"""Host messages, and `MessageRef`: the digest of a message that every decision is made from.
+
+A host message is a JSON object with a ``role``, a ``timestamp`` and content blocks, in the form Pi stores
+(design, section 4). Decisions, state and the log hold references only; the content stays with the host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from .errors import InvalidMessage
+from .json_text import canonical
+
+if TYPE_CHECKING:
+    from .estimation import TokenEstimator
+
+Message = Mapping[str, Any]
+"""A host message: a JSON object. Never changed, never copied."""
+
+INTERRUPTED = frozenset({"aborted", "error"})
+"""Stop reasons of an assistant that did not finish (architecture, "Raw branch projection")."""
+
+MAX_SAFE_INTEGER = 2**53 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A tool call of an assistant message."""
+
+    id: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Token counters a provider reported with a response, as given; ``None`` where there is no number."""
+
+    input: int | float | None = None
+    output: int | float | None = None
+    cache_read: int | float | None = None
+    cache_write: int | float | None = None
+    total: int | float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRef:
+    """What decisions know of a message (design, section 4).
+
+    Attributes:
+        fingerprint: SHA-256 of the message's canonical JSON; 32 bytes.
+        tokens: estimate of the message by itself, in tokens.
+        calls: tool calls of an assistant message, in order; empty for others.
+        call_id: the call a tool result answers; ``None`` for other roles.
+    """
+
+    role: str
+    timestamp: int | float | str | None
+    fingerprint: bytes
+    tokens: int
+    calls: tuple[ToolCall, ...] = ()
+    call_id: str | None = None
+    tool_name: str | None = None
+    failed: bool = False
+    stop_reason: str | None = None
+    usage: Usage | None = None
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether this is an assistant message that was aborted or failed."""
+        return self.role == "assistant" and self.stop_reason in INTERRUPTED
+
+    @property
+    def reported_tokens(self) -> float | None:
+        """The provider's total for the request and this response, if it is a positive number."""
+        if self.usage is None or self.interrupted:
+            return None
+        usage = self.usage
+        if usage.total:
+            total = usage.total
+        else:
+            parts = (usage.input, usage.output, usage.cache_read, usage.cache_write)
+            if any(part is None for part in parts):
+                return None
+            total = sum(part for part in parts if part is not None)
+        return total if 0 < total < float("inf") else None
+
+    @property
+    def measured_input_tokens(self) -> int | None:
+        """Input the provider counted for this response, cached input included, output excluded."""
+        if self.usage is None or self.interrupted:
+            return None
+        counters = [
+            _counter(value)
+            for value in (self.usage.input, self.usage.cache_read, self.usage.cache_write, self.usage.output)
+        ]
+        if not any(counters):
+            return None
+        parts = [counter for counter in counters[:3] if counter is not None]
+        return sum(parts) if len(parts) == 3 and sum(parts) <= MAX_SAFE_INTEGER else None
+
+
+def digest(message: Message, estimator: TokenEstimator) -> MessageRef:
+    """The reference of a host message.
+
+    Raises:
+        InvalidMessage: it is not a JSON object, or is nested too deeply.
+    """
+    if not isinstance(message, Mapping):
+        raise InvalidMessage(f"a message must be a JSON object, not {type(message).__name__}")
+    role = text(message.get("role"))
+    timestamp = message.get("timestamp")
+    fingerprint = sha256(canonical(message).encode()).digest()
+    tokens = estimator.message_tokens(message)
+    stamp = timestamp if isinstance(timestamp, int | float | str) else None
+    if role == "assistant":
+        return MessageRef(
+            role,
+            stamp,
+            fingerprint,
+            tokens,
+            calls=tuple(ToolCall(block["id"], block["name"]) for block in tool_calls(message)),
+            stop_reason=optional_text(message.get("stopReason")),
+            usage=_usage(message.get("usage")),
+        )
+    if role == "toolResult":
+        return MessageRef(
+            role,
+            stamp,
+            fingerprint,
+            tokens,
+            call_id=text(message.get("toolCallId")),
+            tool_name=text(message.get("toolName")),
+            failed=bool(message.get("isError")),
+        )
+    return MessageRef(role, stamp, fingerprint, tokens)
+
+
+def content_blocks(content: Any) -> Iterator[Mapping[str, Any]]:
+    """The blocks of a message's content that are objects. Text, null or anything else has none."""
+    if isinstance(content, list | tuple):
+        for block in content:
+            if isinstance(block, Mapping):
+                yield block
+
+
+def tool_calls(message: Message) -> Iterator[Mapping[str, Any]]:
+    """The tool-call blocks of an assistant message that have an id and a name."""
+    for block in content_blocks(message.get("content")):
+        if (
+            block.get("type") == "toolCall"
+            and isinstance(block.get("id"), str)
+            and isinstance(block.get("name"), str)
+        ):
+            yield block
+
+
+def text(value: Any) -> str:
+    """``value`` if it is text, else the empty text."""
+    return value if isinstance(value, str) else ""
+
+
+def optional_text(value: Any) -> str | None:
+    """``value`` if it is text, else none."""
+    return value if isinstance(value, str) else None
+
+
+def is_number(value: Any) -> bool:
+    """Whether a JSON value is a number; ``true`` and ``false`` are not."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _usage(value: Any) -> Usage | None:
+    if not isinstance(value, Mapping):
+        return None
+    names = ("input", "output", "cacheRead", "cacheWrite", "totalTokens")
+    return Usage(*(value[name] if is_number(value.get(name)) else None for name in names))
+
+
+def _counter(value: float | None) -> int | None:
+    if value is None or not 0 <= value <= MAX_SAFE_INTEGER or value != int(value):
+        return None
+    return int(value)

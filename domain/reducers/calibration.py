@@ -1,0 +1,33 @@
+"""The calibration reducer: the request that awaits its response, and the newest measured one."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from ..calibration import Calibration, sent_request, with_response
+from ..events import ContextSelected, Event, TurnEnded
+from ..state import SessionState
+from .table import CalibrationEffect
+
+
+def calibration_after(state: SessionState, effect: CalibrationEffect, event: Event) -> Calibration:
+    """Calibration after an event."""
+    calibration = state.calibration
+    match effect:
+        case CalibrationEffect.KEEP:
+            return calibration
+        case CalibrationEffect.CLEAR:
+            return Calibration()
+        case CalibrationEffect.PENDING:
+            return _with_pending(state, event) if isinstance(event, ContextSelected) else calibration
+        case CalibrationEffect.ANCHOR:
+            return with_response(calibration, event.response) if isinstance(event, TurnEnded) else calibration
+        case _:
+            assert_never(effect)
+
+
+def _with_pending(state: SessionState, event: ContextSelected) -> Calibration:
+    steps = (step for first, last in event.kept for step in state.conversation.between(first, last))
+    replaced = {item.index: item.tokens for item in event.replaced}
+    pending = sent_request(steps, event.notice, replaced, event.resident_tokens, state.stored)
+    return Calibration(pending, state.calibration.anchor, state.calibration.overhead)

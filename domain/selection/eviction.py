@@ -1,0 +1,274 @@
+"""First in, first out: units leave the window until the estimate is at the target (design, section 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import NoReturn
+
+from ..calibration import Costs
+from ..conversation import Conversation, Step
+from ..cut import Cut, Fallback, Frontier, FrontierKind, Notice, cut_key
+from ..errors import SelectionErrorCode
+from ..events import Mode, Parts, Replacement, Rule, UnitSize
+from ..history import History
+from ..settings import Limits
+from .notices import Notices, ToolReference
+from .window import Unit, Window
+
+LARGEST_UNITS = 8
+"""How many units an outcome names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Boundary:
+    """A place where the cut can be: behind ``count`` evicted units, named by a key.
+
+    ``retained`` is the estimate of everything behind it, in tokens, without notice and calibration.
+    """
+
+    count: int
+    frontier: Frontier
+    notice: Notice
+    retained: float
+
+
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    """What a run of evictions came to.
+
+    Attributes:
+        count: units that left.
+        boundary: the newest place that a key names; of the remembered cut if nothing later has one.
+        ends_keyless: whether the last evicted unit has no key.
+        failure: why no cut can be made of this run.
+    """
+
+    mode: Mode
+    count: int
+    retained: float
+    notice: Notice | None
+    replaced: tuple[Replacement, ...] = ()
+    boundary: Boundary | None = None
+    ends_keyless: bool = False
+    failure: Fallback | None = None
+
+
+class Refused(Exception):
+    """A run that cannot end below its limits; ``count`` units had left by then."""
+
+    def __init__(self, code: SelectionErrorCode, rule: Rule, message: str, parts: Parts, count: int) -> None:
+        super().__init__(message)
+        self.code = code
+        self.rule = rule
+        self.message = message
+        self.parts = parts
+        self.count = count
+
+
+class Evictor:
+    """Runs evictions over windows of one request."""
+
+    def __init__(
+        self, conversation: Conversation, history: History, costs: Costs, limits: Limits, notices: Notices
+    ) -> None:
+        self.constant = costs.constant(conversation)
+        self._history = history
+        self._costs = costs
+        self._limits = limits
+        self._notices = notices
+
+    def calibrated(self, estimate: float) -> float:
+        """An estimate, resident input included, with the calibration of this selection."""
+        return estimate + self.constant
+
+    def request_tokens(self, window: Window) -> float:
+        """Resident input, envelope and trailing messages: what goes out whatever is evicted."""
+        costs = self._costs
+        return costs.resident + costs.total(window.envelope) + costs.total(window.trailing)
+
+    def retained_tokens(self, window: Window, evicted: int = 0) -> float:
+        """What goes out after ``evicted`` units left."""
+        units = window.units[evicted:]
+        return self.request_tokens(window) + sum(self._costs.total(unit.steps) for unit in units)
+
+    def parts(self, window: Window, retained: float, notice: float) -> Parts:
+        """The split of an estimate."""
+        request = self.request_tokens(window) - self._costs.resident
+        units = retained - request - self._costs.resident
+        return Parts(self._costs.resident, request, units, notice, self.constant)
+
+    def largest(self, window: Window, evicted: int) -> tuple[UnitSize, ...]:
+        """The largest units that are still in the window."""
+        protected = self._unread(window)
+        sizes = [
+            UnitSize(
+                unit.kind,
+                unit.steps[0].index,
+                unit.steps[-1].index,
+                self._costs.total(unit.steps),
+                unit is protected,
+                next(self._known_ids(reversed(unit.steps)), None),
+                tuple(dict.fromkeys(call.name for step in unit.steps for call in step.ref.calls)),
+            )
+            for unit in window.units[evicted:]
+        ]
+        return tuple(sorted(sizes, key=lambda size: (-size.tokens, size.first))[:LARGEST_UNITS])
+
+    def run(self, window: Window, destination: float, previous: Cut | None, *, keyed: bool) -> Eviction:
+        """Evict until the calibrated estimate is at ``destination``, if it is above the budget at all.
+
+        Without ``keyed`` no boundary is looked for. Raises:
+            Refused: what must go out is above its limit.
+        """
+        limits = self._limits
+        retained, notice = self.retained_tokens(window), previous.notice if previous else None
+        if self._fits(retained, notice, limits.budget):
+            return Eviction(Mode.PAGED if previous else Mode.WITHIN_BUDGET, 0, retained, notice)
+        request = self.request_tokens(window)
+        if window.has_active_turn and self.calibrated(request) > limits.budget:
+            self._refuse_request(window, request)
+        unread = self._unread(window)
+        newest_id = previous.frontier.last_evicted.history_id if previous else None
+        boundary = Boundary(0, previous.frontier, previous.notice, retained) if previous else None
+        reference: ToolReference | None = None
+        shown: tuple[str | None, ToolReference | None] | None = None
+        ends_keyless, failure = False, None
+        count = 0
+        while not self._fits(retained, notice, min(destination, limits.budget)):
+            if count == len(window.units) or window.units[count] is unread:
+                mode, notice, replaced = self._protected(window, count, retained, notice, unread)
+                return Eviction(mode, count, retained, notice, replaced, boundary, ends_keyless, failure)
+            unit = window.units[count]
+            count += 1
+            retained -= self._costs.total(unit.steps)
+            for known in self._known_ids(unit.steps):
+                newest_id = known
+            reference = reference or self._first_reference(unit)
+            if (newest_id, reference) != shown or notice is None:
+                shown = (newest_id, reference)
+                notice = self._notices.normal(newest_id, reference)
+            if keyed:
+                frontier, unresolved = self._frontier_of(unit, window)
+                ends_keyless = frontier is None
+                if unresolved:
+                    failure = Fallback.CUT_KEY_UNRESOLVED
+                if frontier is not None:
+                    boundary = Boundary(count, frontier, notice, retained)
+        return Eviction(Mode.PAGED, count, retained, notice, (), boundary, ends_keyless, failure)
+
+    def _fits(self, retained: float, notice: Notice | None, limit: float) -> bool:
+        return self.calibrated(retained + (notice.tokens if notice else 0)) <= limit
+
+    def _protected(
+        self, window: Window, count: int, retained: float, notice: Notice | None, unread: Unit | None
+    ) -> tuple[Mode, Notice | None, tuple[Replacement, ...]]:
+        # Only protected content is left.
+        if self._fits(retained, notice, self._limits.budget):
+            return Mode.PAGED, notice, ()
+        if unread is None:
+            self._refuse_retained(window, count, retained, notice)
+        overflow = self._notices.overflow()
+        if self._fits(retained, overflow, self._limits.window):
+            return Mode.PROTECTED_OVERFLOW, overflow, ()
+        replaced, saved = self._references(unread)
+        recovery = self._notices.recovery()
+        if self._fits(retained - saved, recovery, self._limits.window):
+            return Mode.RECOVERY, recovery, replaced
+        self._refuse_references(window, count, retained - saved, recovery)
+
+    def _references(self, unread: Unit) -> tuple[tuple[Replacement, ...], float]:
+        replaced, saved = [], 0.0
+        for step in unread.steps:
+            reference = self._reference_to(step)
+            if reference is None:
+                continue
+            text = self._notices.reference(reference.history_id, reference.call_id)
+            replaced.append(Replacement(step.index, text.text, text.tokens))
+            saved += self._costs.of(step) - text.tokens
+        return tuple(replaced), saved
+
+    def _known_ids(self, steps: Iterable[Step]) -> Iterator[str]:
+        return (known for step in steps if (known := self._history.recovery_id(step.ref)) is not None)
+
+    def _first_reference(self, unit: Unit) -> ToolReference | None:
+        return next((ref for step in unit.steps if (ref := self._reference_to(step)) is not None), None)
+
+    def _reference_to(self, step: Step) -> ToolReference | None:
+        if step.ref.role != "toolResult" or step.ref.call_id is None:
+            return None
+        owner = self._history.owner_of_call(step.ref.call_id)
+        if owner is None or not owner.has_result(step.ref.call_id):
+            return None
+        return ToolReference(owner.id, step.ref.call_id, step.ref.tool_name or "")
+
+    def _frontier_of(self, unit: Unit, window: Window) -> tuple[Frontier | None, bool]:
+        # The second value: a stored message could not be told from others, so no cut can be remembered.
+        for step in unit.key_candidates():
+            if step.ref.role not in ("user", "assistant"):
+                continue
+            key = cut_key(step.ref, self._history)
+            if key is not None:
+                return Frontier(unit.kind, key, self._user_id(unit, window)), False
+            if not step.outgoing_only:
+                return None, True
+        return None, False
+
+    def _user_id(self, unit: Unit, window: Window) -> str | None:
+        if unit.kind is not FrontierKind.PARTIAL_TURN:
+            return None
+        owner = next((step for step in window.envelope if step.ref.role == "user"), None)
+        key = None if owner is None else cut_key(owner.ref, self._history)
+        return None if key is None else key.history_id
+
+    def _unread(self, window: Window) -> Unit | None:
+        """The newest exchange of the active turn, if the history ends with it: it is unread."""
+        if len(window.units) == window.active_start:
+            return None
+        unit = window.units[-1]
+        assistant = unit.steps[0].ref
+        turn = self._history.turn_of(assistant) if assistant.calls else None
+        if turn is None or turn is not self._history.last:
+            return None
+        calls = [call.id for call in assistant.calls] == [call.id for call in turn.message.calls]
+        results = [step.ref.call_id for step in unit.steps[1:]] == [ref.call_id for ref in turn.results]
+        return unit if calls and results else None
+
+    def _refuse_request(self, window: Window, request: float) -> NoReturn:
+        estimate, budget = max(0, self.calibrated(request)), self._limits.budget
+        raise Refused(
+            SelectionErrorCode.ACTIVE_REQUEST_TOO_LARGE,
+            Rule.REQUEST_OVER_BUDGET,
+            f"Resident plus active request estimate {estimate:.15g} exceeds budget estimate {budget:.15g}. "
+            "Shorten the request or the resident input, or raise the token budget.",
+            self.parts(window, request, 0),
+            0,
+        )
+
+    def _refuse_retained(
+        self, window: Window, count: int, retained: float, notice: Notice | None
+    ) -> NoReturn:
+        notice_tokens = notice.tokens if notice else 0
+        estimate, budget = max(0, self.calibrated(retained + notice_tokens)), self._limits.budget
+        active = window.has_active_turn
+        raise Refused(
+            SelectionErrorCode.ACTIVE_REQUEST_TOO_LARGE
+            if active
+            else SelectionErrorCode.RESIDENT_INPUT_TOO_LARGE,
+            Rule.RETAINED_OVER_BUDGET,
+            f"Resident and retained request estimate {estimate:.15g} exceeds budget estimate {budget:.15g}. "
+            "Shorten the request or the resident input, or raise the token budget.",
+            self.parts(window, retained, notice_tokens),
+            count,
+        )
+
+    def _refuse_references(self, window: Window, count: int, retained: float, notice: Notice) -> NoReturn:
+        estimate, limit = max(0, self.calibrated(retained + notice.tokens)), self._limits.window
+        raise Refused(
+            SelectionErrorCode.ACTIVE_REQUEST_TOO_LARGE,
+            Rule.REFERENCES_OVER_WINDOW,
+            f"Protected exchange recovery estimate {estimate:.15g} exceeds the model window {limit:.15g}. "
+            "Use a model with a larger context window, or shorten the request.",
+            self.parts(window, retained, notice.tokens),
+            count,
+        )

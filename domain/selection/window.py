@@ -1,0 +1,154 @@
+"""The window: the part of a conversation behind the frontier, grouped into units of eviction.
+
+Source: design, section 6, "Grouping". Steps of interrupted exchanges are left out throughout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from ..conversation import Conversation, Step
+from ..cut import FrontierKind
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Unit:
+    """Messages that leave the window together.
+
+    Attributes:
+        steps: what is still in the window, in the order sent.
+        last: the newest message of the whole unit, evicted ones included.
+        first_index: position of the unit's oldest message, evicted ones included.
+    """
+
+    kind: FrontierKind
+    steps: tuple[Step, ...]
+    last: Step
+    first_index: int
+
+    def key_candidates(self) -> Iterator[Step]:
+        """Messages that may name this unit, newest first."""
+        if self.kind is FrontierKind.PARTIAL_TURN:
+            if self.steps[0].ref.role == "assistant":
+                yield self.steps[0]
+            return
+        step: Step | None = self.last
+        while step is not None and step.index >= self.first_index:
+            if not step.dropped:
+                yield step
+            step = step.previous
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Window:
+    """What may go out: evictable units in order, and the parts of the active turn that always go out.
+
+    Attributes:
+        units: oldest first; those of the active turn come last, from ``active_start`` on.
+        envelope: the active request with what was injected behind it.
+        trailing: outgoing-only messages behind the envelope, sent last.
+    """
+
+    units: tuple[Unit, ...]
+    active_start: int
+    envelope: tuple[Step, ...] = ()
+    trailing: tuple[Step, ...] = ()
+    has_active_turn: bool = False
+
+    def sent(self, evicted: int) -> Iterator[Step]:
+        """Messages that go out after ``evicted`` units left, in order."""
+        for unit in self.units[evicted : self.active_start]:
+            yield from unit.steps
+        yield from self.envelope
+        for unit in self.units[max(evicted, self.active_start) :]:
+            yield from unit.steps
+        yield from self.trailing
+
+
+def whole_window(conversation: Conversation) -> Window:
+    """The window before any cut."""
+    steps = [step for step in conversation.backwards() if not step.dropped]
+    steps.reverse()
+    return window_of(conversation, steps)
+
+
+def window_of(conversation: Conversation, steps: Iterable[Step], remainder: Unit | None = None) -> Window:
+    """The window that holds some of a conversation's last steps.
+
+    ``steps`` must begin at the start of a unit. ``remainder`` is the rest of a completed turn before them.
+    The active turn's envelope and trailing messages are in the window wherever they stand.
+    """
+    last = conversation.last
+    active = None if last is None else last.request
+    before: list[Step] = []
+    behind: list[Step] = []
+    for step in steps:
+        if active is None or step.request is not active:
+            before.append(step)
+        elif not step.in_envelope and not _is_trailing(step):
+            behind.append(step)
+    units = [] if remainder is None else [remainder]
+    units += [_unit(group) for group in _grouped(before, _same_unit)]
+    active_start = len(units)
+    if active is None or last is None:
+        return Window(tuple(units), active_start)
+    units += [_active_unit(group) for group in _grouped(behind, _same_exchange)]
+    return Window(
+        tuple(units),
+        active_start,
+        envelope=envelope_of(conversation, active, last.envelope_end),
+        trailing=trailing_of(last, active),
+        has_active_turn=True,
+    )
+
+
+def envelope_of(conversation: Conversation, request: Step, end: int) -> tuple[Step, ...]:
+    """The messages of a request up to the end of its envelope."""
+    return tuple(step for step in conversation.between(request.index, end) if not step.dropped)
+
+
+def trailing_of(last: Step, request: Step) -> tuple[Step, ...]:
+    """Outgoing-only messages of a request behind its envelope, up to the step ``last``."""
+    found = []
+    step = last.unstored
+    while step is not None and step.index > request.index:
+        if not step.dropped and not step.in_envelope and _is_trailing(step):
+            found.append(step)
+        step = None if step.previous is None else step.previous.unstored
+    return tuple(reversed(found))
+
+
+def _is_trailing(step: Step) -> bool:
+    # A result that only this request carries still belongs to the stored call it answers.
+    owner = step.exchange
+    return step.outgoing_only and (step.ref.role != "toolResult" or owner is None or owner.outgoing_only)
+
+
+def _grouped(steps: list[Step], together: Callable[[Step, Step], bool]) -> list[list[Step]]:
+    groups: list[list[Step]] = []
+    for step in steps:
+        if groups and together(groups[-1][-1], step):
+            groups[-1].append(step)
+        else:
+            groups.append([step])
+    return groups
+
+
+def _same_unit(before: Step, step: Step) -> bool:
+    if step.request is not None:
+        return before.request is step.request
+    return before.request is None and _same_exchange(before, step)
+
+
+def _same_exchange(before: Step, step: Step) -> bool:
+    return step.exchange is not None and step.exchange is before.exchange
+
+
+def _unit(steps: list[Step]) -> Unit:
+    kind = FrontierKind.PREFIX if steps[0].request is None else FrontierKind.COMPLETED_TURN
+    return Unit(kind, tuple(steps), steps[-1], steps[0].index)
+
+
+def _active_unit(steps: list[Step]) -> Unit:
+    return Unit(FrontierKind.PARTIAL_TURN, tuple(steps), steps[-1], steps[0].index)
