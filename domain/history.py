@@ -90,7 +90,7 @@ class History:
 
     Attributes:
         open: the newest model turn, while further results may still belong to it.
-        error: why the branch has no history; sticky until the branch changes.
+        error: why the branch has no history, and so no items; sticky until the branch changes.
     """
 
     _closed: _Items
@@ -144,14 +144,13 @@ class History:
             if message.role == "toolResult":
                 error = _result_error(current, message)
                 if error is not None:
-                    return History(closed, len(closed.items), error=error)
+                    return History(_Items(), error=error)
                 assert current is not None
                 current = replace(current, results=(*current.results, message))
                 continue
             if current is not None:
                 if _open_calls(current) and not current.message.interrupted:
-                    error = HistoryErrorCode.INCOMPLETE_TOOL_RESULTS
-                    return History(closed, len(closed.items), error=error)
+                    return History(_Items(), error=HistoryErrorCode.INCOMPLETE_TOOL_RESULTS)
                 closed.append(current)
                 current = None
             if message.role == "user":

@@ -36,7 +36,10 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Token counters a provider reported with a response, as given; ``None`` where there is no number."""
+    """Token counters a provider reported with a response, as given; ``None`` where there is no number.
+
+    ``total`` is the reported total, or the sum of the others where that is zero or absent.
+    """
 
     input: int | float | None = None
     output: int | float | None = None
@@ -77,15 +80,8 @@ class MessageRef:
         """The provider's total for the request and this response, if it is a positive number."""
         if self.usage is None or self.interrupted:
             return None
-        usage = self.usage
-        if usage.total:
-            total = usage.total
-        else:
-            parts = (usage.input, usage.output, usage.cache_read, usage.cache_write)
-            if any(part is None for part in parts):
-                return None
-            total = sum(part for part in parts if part is not None)
-        return total if 0 < total < float("inf") else None
+        total = self.usage.total
+        return total if total is not None and 0 < total < float("inf") else None
 
     @property
     def measured_input_tokens(self) -> int | None:
@@ -175,8 +171,14 @@ def is_number(value: Any) -> bool:
 def _usage(value: Any) -> Usage | None:
     if not isinstance(value, Mapping):
         return None
-    names = ("input", "output", "cacheRead", "cacheWrite", "totalTokens")
-    return Usage(*(value[name] if is_number(value.get(name)) else None for name in names))
+    names = ("input", "output", "cacheRead", "cacheWrite")
+    parts = [value[name] if is_number(value.get(name)) else None for name in names]
+    total = value.get("totalTokens")
+    if not is_number(total) or not total:
+        # A counter that is null counts nothing; one that is absent makes the sum unknown.
+        known = all(name in value and (is_number(value[name]) or value[name] is None) for name in names)
+        total = sum(part or 0 for part in parts) if known else None
+    return Usage(parts[0], parts[1], parts[2], parts[3], total)
 
 
 def _counter(value: float | None) -> int | None:

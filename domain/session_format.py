@@ -17,7 +17,7 @@ CURRENT_VERSION = 3
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something in a file that was worked around. ``line`` counts from 1; ``None`` concerns the whole file."""
+    """Something in a file that was worked around. ``line`` counts from 1; ``None`` is the whole file."""
 
     line: int | None
     text: str
@@ -53,13 +53,10 @@ def session_records(records: Iterable[tuple[int, Any]]) -> SessionRecords:
     entries: list[Entry] = []
     known: dict[str, Entry] = {}
     previous: str | None = None
-    for position, (line, entry) in enumerate(objects):
-        if entry.get("type") == "session":
+    for position, (line, value) in enumerate(objects):
+        if value.get("type") == "session":
             continue
-        if version == 1:
-            entry = _from_version_1(entry, position, previous)
-        elif version == 2:
-            entry = _from_version_2(entry)
+        entry = _migrated(value, version, position, previous)
         entry_id, problem = entry.get("id"), None
         if not isinstance(entry_id, str) or not entry_id:
             problem = "an entry without an id was left out"
@@ -73,9 +70,9 @@ def session_records(records: Iterable[tuple[int, Any]]) -> SessionRecords:
         if problem is not None or not isinstance(entry_id, str):
             problems.append(Problem(line, problem or ""))
             continue
-        entry = _rooted(entry, known, line, problems)
-        known[entry_id] = entry
-        entries.append(entry)
+        rooted = _rooted(entry, known, line, problems)
+        known[entry_id] = rooted
+        entries.append(rooted)
         previous = entry_id
     _check_compactions(entries, known, problems)
     _check_leaves(entries, problems)
@@ -111,6 +108,16 @@ def _header(
         )
         version = CURRENT_VERSION
     return header, int(version)
+
+
+def _migrated(entry: Entry, version: int, position: int, previous: str | None) -> Entry:
+    match version:
+        case 1:
+            return _from_version_1(entry, position, previous)
+        case 2:
+            return _from_version_2(entry)
+        case _:
+            return entry
 
 
 def _from_version_1(entry: Entry, position: int, previous: str | None) -> Entry:
@@ -159,7 +166,7 @@ def _check_leaves(entries: list[Entry], problems: list[Problem]) -> None:
     parents = set()
     for entry in entries:
         parent = entry.get("parentId")
-        depth[entry["id"]] = 1 + (depth[parent] if parent in depth else 0)
+        depth[entry["id"]] = 1 + depth.get(parent or "", 0)
         parents.add(parent)
     chosen = entries[-1]["id"]
     leaf = max((e["id"] for e in entries if e["id"] not in parents), key=lambda i: depth[i], default=chosen)

@@ -1,0 +1,1 @@
+"""The service: everything that touches the world."""

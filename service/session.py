@@ -1,0 +1,364 @@
+"""One live session: host callback → events → evolve → decide → log → answer (design, section 4).
+
+All state is in memory. The log is written and never read: a new `Session` starts without a cut, whatever an
+earlier one with the same id logged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Literal, Protocol
+from uuid import uuid4
+
+from context_paging.domain.decide import decide, trim_target_warning
+from context_paging.domain.entries import Entry, context_message
+from context_paging.domain.errors import ContextPagingError, InvalidEntry
+from context_paging.domain.estimation import HeuristicEstimator, TokenEstimator
+from context_paging.domain.events import (
+    AttemptCancelled,
+    BranchNavigated,
+    CompactionCancelled,
+    CompactionRequested,
+    CompactionSucceeded,
+    ContextAborted,
+    ContextBypassed,
+    ContextRequested,
+    ContextSelected,
+    Event,
+    HistoryUnavailable,
+    ModelSelected,
+    PagingToggled,
+    SessionShutDown,
+    SessionStarted,
+    SettingsReadFailed,
+    StatusPublished,
+    TurnEnded,
+)
+from context_paging.domain.messages import Message, MessageRef, digest
+from context_paging.domain.reducers import evolve
+from context_paging.domain.selection.notices import notice_message
+from context_paging.domain.state import SessionState
+
+from .log.records import Record
+from .notifications import Notification, notifications_of
+from .outgoing import OutgoingMessages
+from .stored_session import StoredSession
+
+USAGE = "Usage: /context-paging [on|off|status|stats]"
+
+
+class ContextAbortedError(ContextPagingError):
+    """The provider must not be called: the selection was aborted."""
+
+    def __init__(self, aborted: ContextAborted) -> None:
+        super().__init__(aborted.message)
+        self.aborted = aborted
+
+
+class EventSink(Protocol):
+    """Where a session's events go: `EventLog`, or anything that appends as it does."""
+
+    def append(
+        self, session_id: str, expected_sequence: int, records: Sequence[Record], *, label: str | None = None
+    ) -> int:
+        """Append all records in one transaction and return the sequence of the last one."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a callback led to: the events, and what the user is told."""
+
+    events: tuple[Event, ...]
+    notifications: tuple[Notification, ...] = ()
+
+    @property
+    def status(self) -> str | None:
+        """The text for the host's status line, where it is to be set."""
+        texts = [event.text for event in self.events if isinstance(event, StatusPublished)]
+        return texts[-1] if texts else None
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the host must cancel the compaction it announced."""
+        return any(isinstance(event, CompactionCancelled) for event in self.events)
+
+
+@dataclass(frozen=True, slots=True)
+class ContextReply(Reply):
+    """The answer to a context request.
+
+    Attributes:
+        call_id: names the provider call in the log.
+        outcome: the decision; ``None`` while paging is off.
+    """
+
+    call_id: str = ""
+    outcome: ContextSelected | ContextAborted | None = None
+    _messages: list[Message] = field(default_factory=list)
+
+    @property
+    def aborted(self) -> ContextAborted | None:
+        """The abort, if the provider must not be called."""
+        return self.outcome if isinstance(self.outcome, ContextAborted) else None
+
+    @property
+    def messages(self) -> list[Message]:
+        """What to send, in order. Host messages are the host's own objects.
+
+        Raises:
+            ContextAbortedError: the selection was aborted.
+        """
+        if isinstance(self.outcome, ContextAborted):
+            raise ContextAbortedError(self.outcome)
+        return self._messages
+
+
+class Session:
+    """A live session. One method a host callback; not to be shared between threads."""
+
+    def __init__(
+        self,
+        session_id: str,
+        *,
+        sink: EventSink | None = None,
+        estimator: TokenEstimator | None = None,
+        label: str | None = None,
+        sequence: int = 0,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        new_id: Callable[[], str] = lambda: uuid4().hex,
+    ) -> None:
+        self.id = session_id
+        self.label = label
+        self._sink = sink
+        self._estimator = estimator or HeuristicEstimator()
+        self._now = now
+        self._new_id = new_id
+        self._sequence = sequence
+        self._state = SessionState()
+        self._stored = StoredSession(self._estimator)
+        self._outgoing = OutgoingMessages()
+        self._call_id: str | None = None
+        self._window: float | None = None
+
+    @property
+    def state(self) -> SessionState:
+        """The state decisions are made from."""
+        return self._state
+
+    @property
+    def stored(self) -> StoredSession:
+        """The host's entries, by reference."""
+        return self._stored
+
+    def start(
+        self,
+        reason: str = "new",
+        *,
+        global_settings: Any = None,
+        project_settings: Any = None,
+        project_trusted: bool = False,
+    ) -> Reply:
+        """The session started, was resumed, forked or reloaded.
+
+        Settings sources are JSON objects with a ``contextPaging`` object; the rest of them is not looked at.
+        """
+        started = SessionStarted(
+            reason=reason,
+            global_settings=_section(global_settings),
+            project_settings=_section(project_settings) if project_trusted else None,
+            project_trusted=project_trusted,
+        )
+        return self._take(started, refresh=True)
+
+    def start_without_settings(self, reason: str, error: str) -> Reply:
+        """The session started, but its settings could not be read: paging is off."""
+        return self._take(SettingsReadFailed(reason=reason, error=error), refresh=True)
+
+    def append(self, entries: Iterable[Entry]) -> None:
+        """The host stored entries; the last one is the new leaf. They are read at the next callback.
+
+        Raises:
+            InvalidEntry, InvalidMessage: see `StoredSession.add`.
+        """
+        self._stored.add(entries)
+
+    def context(
+        self,
+        messages: Sequence[Message] | None = None,
+        *,
+        system_prompt: str = "",
+        tools: Iterable[Mapping[str, Any]] = (),
+        context_window: float | None = None,
+        usage_tokens: float | None = None,
+    ) -> ContextReply:
+        """The host is about to call the provider.
+
+        Args:
+            messages: everything that would go out; left out, the conversation the stored branch makes.
+                Messages must not be changed after they were passed.
+            tools: active tool definitions: ``name``, ``description``, ``parameters``.
+            context_window: the model's window in tokens, if known.
+            usage_tokens: the host's status total in tokens, if known.
+
+        Raises:
+            InvalidMessage: a message cannot be read; nothing has changed.
+            LogUnavailable, SessionConflict: the log did not take the events; nothing has changed.
+        """
+        outgoing = self._stored.messages() if messages is None else messages
+        call_id = self._new_id()
+        self._window = context_window
+        if not self._state.enabled:
+            events = self._commit([ContextBypassed(messages=len(outgoing))], call_id)
+            self._call_id = call_id
+            return ContextReply(events, (), call_id, None, list(outgoing))
+        reused, appended = self._outgoing.changes(outgoing, self._state.conversation, self._digest)
+        request = ContextRequested(
+            reused=reused,
+            appended=appended,
+            resident_tokens=self._estimator.resident_tokens(system_prompt, tools),
+            context_window=context_window,
+            usage_tokens=usage_tokens,
+        )
+        warning = trim_target_warning(self._state)
+        events = self._commit([*([warning] if warning else []), *self._refreshed(), request], call_id)
+        self._outgoing.remember(outgoing, reused, append_only=messages is None)
+        self._call_id = call_id
+        outcome = events[-1]
+        assert isinstance(outcome, ContextSelected | ContextAborted)
+        sent = _sent_messages(outgoing, outcome) if isinstance(outcome, ContextSelected) else []
+        return ContextReply(events, notifications_of(events), call_id, outcome, sent)
+
+    def turn_end(self, entry_id: str | None = None, *, response: Message | None = None) -> Reply:
+        """The provider's response was stored as an entry, or is given itself.
+
+        Raises:
+            InvalidEntry: there is no such entry, or it holds no message.
+        """
+        if response is None:
+            entry = self._stored.entries.get(entry_id or "")
+            response = None if entry is None else context_message(entry)
+            if response is None:
+                raise InvalidEntry(f"there is no stored message {entry_id!r} that could have ended the turn")
+        ended = TurnEnded(entry_id=entry_id, response=self._digest(response))
+        reply = self._take(ended, refresh=True, call_id=self._call_id)
+        self._call_id = None
+        return reply
+
+    def navigate(self, leaf_id: str | None) -> Reply:
+        """The host moved to another leaf of the session tree.
+
+        Raises:
+            InvalidEntry: there is no such entry.
+        """
+        self._stored.move_to(leaf_id)
+        return self._take(BranchNavigated(leaf_id=leaf_id), refresh=True)
+
+    def select_model(self, model: str | None = None, context_window: float | None = None) -> Reply:
+        """The host switched models."""
+        self._window = context_window
+        return self._take(ModelSelected(model=model, context_window=context_window))
+
+    def before_compaction(self, reason: str) -> Reply:
+        """The host is about to compact; the reply says whether it must not."""
+        return self._take(CompactionRequested(reason=reason))
+
+    def compacted(self, entry_id: str | None) -> Reply:
+        """A compaction was stored."""
+        return self._take(CompactionSucceeded(entry_id=entry_id))
+
+    def attempt_cancelled(self, attempt: Literal["branch", "fork", "switch", "compaction"]) -> Reply:
+        """The host gave up something it had announced."""
+        return self._take(AttemptCancelled(attempt=attempt))
+
+    def command(self, arguments: str) -> Reply:
+        """The session command: ``on``, ``off``, ``status``, ``stats``; nothing means ``status``."""
+        match arguments.strip():
+            case "on" | "off" as choice:
+                reply = self._take(PagingToggled(enabled=choice == "on"))
+                return Reply(reply.events, (*reply.notifications, self._status()))
+            case "" | "status":
+                return Reply((), (self._status(),))
+            case "stats":
+                return Reply((), (Notification("info", self._stats()),))
+            case _:
+                return Reply((), (Notification("warning", USAGE),))
+
+    def shut_down(self) -> Reply:
+        """The host closed the session."""
+        return self._take(SessionShutDown())
+
+    def _take(self, event: Event, *, refresh: bool = False, call_id: str | None = None) -> Reply:
+        events = self._commit([event, *(self._refreshed() if refresh else ())], call_id)
+        return Reply(events, notifications_of(events))
+
+    def _refreshed(self) -> list[Event]:
+        refreshed = self._stored.refresh()
+        unchanged = refreshed.kept == self._state.branch.length and not refreshed.appended
+        if not unchanged:
+            return [refreshed]
+        error = self._state.branch.history.error
+        return [] if error is None else [HistoryUnavailable(code=error)]
+
+    def _commit(self, events: Iterable[Event], call_id: str | None) -> tuple[Event, ...]:
+        state, taken = self._state, []
+        for event in events:
+            state = evolve(state, event)
+            taken.append(event)
+            for decision in decide(state, event, self._estimator):
+                state = evolve(state, decision)
+                taken.append(decision)
+        if self._sink is not None:
+            now = self._now()
+            records = [Record(event, self._new_id(), now, call_id) for event in taken]
+            self._sequence = self._sink.append(self.id, self._sequence, records, label=self.label)
+        self._state = state
+        if any(event.type == "branch-refreshed" for event in taken):
+            self._stored.acknowledge()
+        return tuple(taken)
+
+    def _digest(self, message: Message) -> MessageRef:
+        return self._stored.known_ref(message) or digest(message, self._estimator)
+
+    def _status(self) -> Notification:
+        enabled = "on" if self._state.enabled else "off"
+        return Notification("info", f"Context paging is {enabled} for this session.")
+
+    def _stats(self) -> str:
+        state = self._state
+        latest = state.latest_input
+        budget = min(state.settings.token_budget, self._window or state.settings.token_budget)
+        tokens = "unavailable"
+        if latest is not None:
+            tokens = f"{'~' if latest.estimated else ''}{latest.tokens:,.0f}"
+        return "\n".join(
+            [
+                f"Context paging: {'on' if state.enabled else 'off'}",
+                f"Input tokens of the latest request: {tokens}",
+                f"Paging budget: {budget:,.0f}{'' if state.enabled else ' (inactive)'}",
+                f"History items on this branch: {state.branch.history.length:,}",
+            ]
+        )
+
+
+def _section(source: Any) -> Any:
+    return source.get("contextPaging") if isinstance(source, Mapping) else None
+
+
+def _sent_messages(original: Sequence[Message], selected: ContextSelected) -> list[Message]:
+    sent: list[Message] = []
+    if selected.notice is not None:
+        sent.append(notice_message(selected.notice.text))
+    for first, last in selected.kept:
+        sent.extend(original[first : last + 1])
+    if selected.replaced:
+        texts = {id(original[item.index]): item.text for item in selected.replaced}
+        sent = [
+            {**message, "content": [{"type": "text", "text": texts[id(message)]}]}
+            if id(message) in texts
+            else message
+            for message in sent
+        ]
+    return sent

@@ -1,0 +1,202 @@
+"""This implementation's answers to the questions of a conformance file."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from context_paging.domain.entries import Entry, digest_entry
+from context_paging.domain.estimation import HeuristicEstimator
+from context_paging.domain.history import History, HistoryItem, files_in
+from context_paging.domain.messages import Message
+from context_paging.domain.settings import resolve_settings
+from context_paging.service.replay import ReplayOptions, answer_of, replay
+from context_paging.service.session import ContextReply, Reply, Session
+from context_paging.service.session_file import read_session_file
+
+CORPUS = (Path("shared/corpus"), Path("../shared/corpus"))
+NOT_BUILT = frozenset({"tools", "stats"})
+"""Kinds of questions that later parts of the product answer."""
+
+Question = dict[str, Any]
+
+
+class NotBuilt(Exception):
+    """The file asks for a part of the product that does not exist yet."""
+
+
+def questions(path: Path) -> Iterator[Question]:
+    """The lines of a conformance file."""
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        for line in lines:
+            yield json.loads(line)
+
+
+def kind_of(path: Path) -> str:
+    """What a file asks, from its name."""
+    return path.name.removesuffix(".gz").removesuffix(".jsonl")
+
+
+def answers(question: Question, kind: str) -> list[Any]:
+    """One answer a step, or a list of one.
+
+    Raises:
+        NotBuilt: the part asked for does not exist yet.
+    """
+    if kind in NOT_BUILT:
+        raise NotBuilt(kind)
+    if "steps" in question:
+        return _script_answers(question)
+    if "file" in question:
+        return _replay_answers(question)
+    if "messages" in question:
+        estimator = HeuristicEstimator()
+        return [estimator.message_tokens(message) for message in question["messages"]]
+    if "entries" in question:
+        return [_history_answer(question["entries"])]
+    return [_settings_answer(question)]
+
+
+def expected(question: Question) -> list[Any]:
+    """The answers the file gives, in the form of `answers`."""
+    if "error" in question:
+        return [{"error": question["error"]}]
+    given = question["expected"]
+    return [given] if "entries" in question or "global" in question else given
+
+
+def corpus_file(name: str) -> Path:
+    """A session file of the corpus that lies beside the checkout.
+
+    Raises:
+        FileNotFoundError: it is not there.
+    """
+    root = Path(__file__).parents[2]
+    for folder in CORPUS:
+        if (root / folder / name).exists():
+            return root / folder / name
+    raise FileNotFoundError(f"there is no corpus file {name} beside the checkout, in {CORPUS[1]}")
+
+
+def _settings_answer(question: Question) -> Any:
+    settings = resolve_settings(
+        question.get("global"), question.get("project"), project_trusted=question["trusted"]
+    )
+    return {
+        "enabled": settings.enabled,
+        "tokenBudget": settings.token_budget,
+        "trimToTokens": settings.trim_to_tokens,
+        "trimToTokensExplicit": settings.trim_to_tokens_explicit,
+    }
+
+
+def _history_answer(entries: list[Entry]) -> Any:
+    by_id = {entry["id"]: entry for entry in entries}
+    history = History.empty().appended(
+        [digest_entry(entry, HeuristicEstimator(), by_id.get) for entry in entries]
+    )
+    if history.error is not None:
+        return {"error": history.error}
+    return [_item_answer(item, by_id[item.id]) for item in history.items]
+
+
+def _item_answer(item: HistoryItem, entry: Entry) -> Any:
+    answer: dict[str, Any] = {"id": item.id, "kind": item.kind, "sequence": item.sequence}
+    if item.kind == "modelTurn":
+        answer["tools"] = item.tools
+        answer["files"] = files_in(entry["message"])
+        answer["failed"] = item.failed
+        answer["results"] = [result.call_id for result in item.results]
+    return answer
+
+
+def _script_answers(question: Question) -> list[Any]:
+    settings = question["settings"]
+    session = Session("conformance")
+    return [_step_answer(session, settings, step) for step in question["steps"]]
+
+
+def _step_answer(session: Session, settings: Any, step: Any) -> Any:
+    match step["do"]:
+        case "append":
+            session.append(step["entries"])
+            return None
+        case "context":
+            return _context_answer(session, step)
+        case "session_start":
+            return _reply_answer(
+                session.start(
+                    step["reason"],
+                    global_settings=settings.get("global"),
+                    project_settings=settings.get("project"),
+                    project_trusted=settings["trusted"],
+                )
+            )
+        case "turn_end":
+            return _reply_answer(session.turn_end(step["entry"]))
+        case "session_tree":
+            return _reply_answer(session.navigate(step["leaf"]))
+        case "model_select":
+            return _reply_answer(session.select_model())
+        case "session_before_compact":
+            reply = session.before_compaction(step["reason"])
+            return {"cancel": reply.cancelled, **_reply_answer(reply)}
+        case "session_compact":
+            return _reply_answer(session.compacted(step["entry"]))
+        case "command":
+            return _reply_answer(session.command(step["args"]))
+        case other:
+            raise NotBuilt(other)
+
+
+def _reply_answer(reply: Reply) -> dict[str, Any]:
+    return {
+        "notifications": [note.level for note in reply.notifications],
+        "status": [] if reply.status is None else [reply.status],
+    }
+
+
+def _context_answer(session: Session, step: Any) -> dict[str, Any]:
+    outgoing = outgoing_messages(session, step)
+    assert len(outgoing) == step["outgoing_count"]
+    reply: ContextReply = session.context(
+        outgoing,
+        system_prompt=step["system_prompt"],
+        tools=step["tools"],
+        context_window=step.get("context_window"),
+        usage_tokens=step["usage_tokens"],
+    )
+    answer = answer_of(reply)
+    if "kept" in answer:
+        answer["kept"] = [i for first, last in answer["kept"] for i in range(first, last + 1)]
+    return {**answer, **_reply_answer(reply)}
+
+
+def outgoing_messages(session: Session, step: Any) -> list[Message]:
+    """What the host of a script sends: copies of the branch's messages, less some, with some inserted."""
+    stored: list[Message] = json.loads(json.dumps(session.stored.messages()))
+    outgoing = [message for message in stored if message.get("role") != "system"][step.get("drop", 0) :]
+    for insertion in step.get("insert", []):
+        at = {"start": 0, "end": len(outgoing), "before_last": max(0, len(outgoing) - 1)}[insertion["at"]]
+        outgoing.insert(at, insertion["message"])
+    return outgoing
+
+
+def _replay_answers(question: Question) -> list[Any]:
+    context, settings = question["context"], question["settings"]
+    file = read_session_file(corpus_file(question["file"]))
+    options = ReplayOptions(
+        global_settings=settings.get("global"),
+        project_settings=settings.get("project"),
+        project_trusted=settings["trusted"],
+        system_prompt=context["system_prompt"],
+        tools=tuple(context["tools"]),
+        context_window=context["context_window"],
+    )
+    return [
+        {**answer_of(call.reply), "outgoing_count": call.outgoing_count}
+        for call in replay(file, Session("conformance"), options)
+    ]
