@@ -1,0 +1,39 @@
+"""The command line: `context-paging`. One module a command group; commands import late, to start fast."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from . import inspect, replay
+
+app = typer.Typer(
+    name="context-paging",
+    help="Keep an agent's conversation under a token budget with a stable, exact context window.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command("demo")(replay.demo_command)
+app.command("replay")(replay.replay_command)
+app.command("sessions")(inspect.sessions_command)
+app.command("calls")(inspect.calls_command)
+app.command("postmortem")(inspect.postmortem_command)
+
+
+def main() -> None:
+    """Run the command line. Errors of this package become one line and exit status 1."""
+    from context_paging.domain.errors import ContextPagingError
+
+    try:
+        app()
+    except ContextPagingError as error:
+        print(f"context-paging: {error}", file=sys.stderr)
+        sys.exit(1)
+    except BrokenPipeError:
+        # The reader of a pipe has seen enough.
+        sys.stderr.close()
+        sys.exit(0)
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,128 @@
+"""Explaining a provider call from the log alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, assert_never
+
+from context_paging.domain.cut import Frontier, FrontierKind
+from context_paging.domain.events import (
+    ContextAborted,
+    ContextBypassed,
+    ContextRequested,
+    ContextSelected,
+    Event,
+    Rule,
+    UnitSize,
+)
+
+from .log.records import StoredCall, StoredEvent
+
+EVENTS_BEFORE = 8
+"""How many events before the call a postmortem shows."""
+
+SENTENCES: dict[Rule, str] = {
+    Rule.FITS: "Everything fits the budget, so everything goes out.",
+    Rule.CUT_HOLDS: "What is behind the remembered cut fits the budget, so the cut stays where it was.",
+    Rule.ADVANCE: "The request was above the budget, so the cut advanced towards the target.",
+    Rule.ADVANCE_SNAPPED: "The cut advanced, then moved back to the last unit that a key of the history names.",
+    Rule.STATELESS: "No stable cut can be remembered, so the oldest units were left out for this call alone.",
+    Rule.UNREAD_RESULTS_OVER_BUDGET: "The newest tool results are unread and above the budget, but fit the "
+    "model's window: they go out in full for this one call.",
+    Rule.UNREAD_RESULTS_OVER_WINDOW: "The newest tool results are unread and above the model's window: "
+    "references to them go out instead.",
+    Rule.INVALID_LIMITS: "A limit is not a valid number of tokens.",
+    Rule.STRUCTURE: "The outgoing messages do not pair every tool call with exactly one result.",
+    Rule.RESIDENT_OVER_BUDGET: "The system prompt and the tool definitions alone are above the budget.",
+    Rule.REQUEST_OVER_BUDGET: "Resident input and the active request alone are above the budget, and neither "
+    "may be left out.",
+    Rule.RETAINED_OVER_BUDGET: "Everything that may be left out was, and what remains is above the budget.",
+    Rule.REFERENCES_OVER_WINDOW: "Even with references in place of the newest tool results, the request is "
+    "above the model's window.",
+}
+"""Each rule in one sentence."""
+
+
+class CallLog(Protocol):
+    """The part of the log that postmortems read."""
+
+    def events(self, session_id: str, after: int = 0, call_id: str | None = None) -> list[StoredEvent]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Postmortem:
+    """What happened at a provider call.
+
+    Attributes:
+        request: the context request; ``None`` while paging was off.
+        before: the events that led up to the call, oldest first.
+        during: the events of the call itself.
+    """
+
+    call: StoredCall
+    sentence: str
+    outcome: ContextSelected | ContextAborted | ContextBypassed
+    request: ContextRequested | None
+    before: tuple[StoredEvent, ...]
+    during: tuple[StoredEvent, ...]
+
+    @property
+    def frontier_before(self) -> Frontier | None:
+        """The frontier the call started from."""
+        return None if isinstance(self.outcome, ContextBypassed) else self.outcome.frontier_before
+
+    @property
+    def frontier_after(self) -> Frontier | None:
+        """The frontier the call left behind. An abort leaves it where it was."""
+        match self.outcome:
+            case ContextSelected():
+                return None if self.outcome.cut is None else self.outcome.cut.frontier
+            case ContextAborted():
+                return self.outcome.frontier_before
+            case ContextBypassed():
+                return None
+            case _:
+                assert_never(self.outcome)
+
+    @property
+    def largest(self) -> tuple[UnitSize, ...]:
+        """The largest units that could still have left the window."""
+        return () if isinstance(self.outcome, ContextBypassed) else self.outcome.largest
+
+
+def explain(log: CallLog, call: StoredCall) -> Postmortem:
+    """The postmortem of a call.
+
+    Raises:
+        InvalidEvent: a stored event of the call cannot be read.
+    """
+    during = tuple(event for event in log.events(call.session_id) if event.call_id == call.call_id)
+    first = during[0].sequence
+    before = tuple(log.events(call.session_id, max(0, first - 1 - EVENTS_BEFORE)))
+    events: list[Event] = [stored.event for stored in during]
+    outcome = next(e for e in events if isinstance(e, ContextSelected | ContextAborted | ContextBypassed))
+    return Postmortem(
+        call,
+        "Paging was off: everything went out as it was."
+        if isinstance(outcome, ContextBypassed)
+        else SENTENCES[outcome.rule],
+        outcome,
+        next((event for event in events if isinstance(event, ContextRequested)), None),
+        tuple(stored for stored in before if stored.sequence < first),
+        during,
+    )
+
+
+def frontier_text(frontier: Frontier | None) -> str:
+    """A frontier in words."""
+    if frontier is None:
+        return "none"
+    kinds = {
+        FrontierKind.PREFIX: "before the first request",
+        FrontierKind.COMPLETED_TURN: "after a completed turn",
+        FrontierKind.PARTIAL_TURN: "inside the turn",
+    }
+    key = frontier.last_evicted
+    call = "" if key.tool_call_id is None else f", call {key.tool_call_id}"
+    request = "" if frontier.user_history_id is None else f" of request {frontier.user_history_id}"
+    return f"{kinds[frontier.kind]}{request}: last evicted {key.history_id}{call}"

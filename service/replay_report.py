@@ -1,0 +1,132 @@
+"""What a replay shows: cuts and aborts, the window over time, totals."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from context_paging.domain.events import ContextAborted, ContextSelected, Mode
+from context_paging.domain.settings import Settings
+
+from .postmortem import frontier_text
+from .replay import ReplayedCall
+from .window_chart import window_chart
+
+SHOWN_ROWS = 24
+STYLES = {"aborted": "red", Mode.PROTECTED_OVERFLOW: "yellow", Mode.RECOVERY: "yellow"}
+
+
+def print_report(
+    console: Console, name: str, session_id: str, settings: Settings, calls: Sequence[ReplayedCall]
+) -> None:
+    """Print the report of one replay."""
+    console.print(Text.assemble((name, "bold"), f"  session {session_id}"))
+    if not calls:
+        console.print("No context request: the active branch has no assistant message.")
+        return
+    console.print(f"token budget {settings.token_budget:,}, target {settings.trim_to_tokens:,}")
+    console.print()
+    events = [call for call in calls if _is_event(call)]
+    if events:
+        console.print(_table(events))
+        if len(events) > SHOWN_ROWS:
+            console.print(f"  … all {len(events)}: context-paging calls --session {session_id}", style="dim")
+        console.print()
+    console.print(window_chart(calls, console.width))
+    console.print()
+    console.print(_totals(calls))
+    aborted = sum(call.reply.aborted is not None for call in calls)
+    if aborted:
+        console.print(f"why: context-paging postmortem {session_id} --last-abort")
+
+
+def advanced(call: ReplayedCall) -> bool:
+    """Whether the cut moved at a call."""
+    outcome = call.reply.outcome
+    return (
+        isinstance(outcome, ContextSelected)
+        and outcome.cut is not None
+        and outcome.cut.frontier != outcome.frontier_before
+    )
+
+
+def _is_event(call: ReplayedCall) -> bool:
+    outcome = call.reply.outcome
+    if isinstance(outcome, ContextSelected):
+        unusual = outcome.mode in (Mode.PROTECTED_OVERFLOW, Mode.RECOVERY)
+        return advanced(call) or unusual or outcome.fallback is not None
+    return isinstance(outcome, ContextAborted)
+
+
+def _table(calls: Sequence[ReplayedCall]) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), title="Cuts and aborts", title_justify="left")
+    table.add_column("call", justify="right")
+    table.add_column("outcome")
+    table.add_column("rule", overflow="fold")
+    table.add_column("history", justify="right")
+    table.add_column("sent", justify="right")
+    table.add_column("left", justify="right")
+    table.add_column("where the cut is", overflow="fold")
+    half = SHOWN_ROWS // 2
+    shown = list(calls) if len(calls) <= SHOWN_ROWS else [*calls[:half], None, *calls[-half:]]
+    for call in shown:
+        table.add_row(*(_row(call) if call is not None else ["…"] * 7))
+    return table
+
+
+def _row(call: ReplayedCall) -> list[str | Text]:
+    outcome = call.reply.outcome
+    history = f"{call.history_tokens:,.0f}"
+    if isinstance(outcome, ContextAborted):
+        estimate = "" if outcome.estimated_tokens is None else f"{outcome.estimated_tokens:,.0f}"
+        shown = Text("aborted", STYLES["aborted"])
+        return [str(call.number), shown, outcome.code.value, history, f"({estimate})", "", ""]
+    assert isinstance(outcome, ContextSelected)
+    rule = outcome.rule.value + (f": {outcome.fallback.value}" if outcome.fallback else "")
+    where = frontier_text(outcome.cut.frontier) if outcome.cut else "nowhere"
+    return [
+        str(call.number),
+        Text(outcome.mode.value, STYLES.get(outcome.mode, "")),
+        rule,
+        history,
+        f"{outcome.estimated_tokens:,.0f}",
+        str(outcome.evicted_units or ""),
+        where,
+    ]
+
+
+def _totals(calls: Sequence[ReplayedCall]) -> Table:
+    outcomes = Counter(_outcome_name(call) for call in calls)
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    table.add_column()
+    table.add_column(justify="right")
+    table.add_column()
+    named = ", ".join(f"{count} {name}" for name, count in outcomes.most_common())
+    table.add_row("calls", f"{len(calls):,}", named)
+    table.add_row("cuts", f"{sum(map(advanced, calls)):,}", "advances of the cut")
+    sent = sum(call.sent_tokens for call in calls)
+    whole = sum(call.history_tokens for call in calls)
+    table.add_row("sent", f"{sent:,.0f}", f"tokens, instead of {whole:,.0f} with the whole history")
+    reused, sliding = _share(calls, sliding=False), _share(calls, sliding=True)
+    table.add_row(
+        "prefix reuse", f"{reused:.1%}", "of sent tokens were an unchanged prefix of the request before"
+    )
+    table.add_row("", f"{sliding:.1%}", "with a sliding window of the same budget")
+    return table
+
+
+def _outcome_name(call: ReplayedCall) -> str:
+    outcome = call.reply.outcome
+    if isinstance(outcome, ContextAborted):
+        return f"aborted ({outcome.code.value})"
+    return "inactive" if outcome is None else outcome.mode.value
+
+
+def _share(calls: Sequence[ReplayedCall], *, sliding: bool) -> float:
+    sent = sum(call.sliding_sent_tokens if sliding else call.sent_tokens for call in calls)
+    reused = sum(call.sliding_reused_tokens if sliding else call.reused_tokens for call in calls)
+    return reused / sent if sent else 0
