@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol, assert_never
+from typing import TYPE_CHECKING, assert_never
 
 from context_paging.domain.cut import Frontier, FrontierKind
 from context_paging.domain.events import (
@@ -18,6 +18,9 @@ from context_paging.domain.events import (
 
 from .log.records import StoredCall, StoredEvent
 
+if TYPE_CHECKING:
+    from .log import EventLog
+
 EVENTS_BEFORE = 8
 """How many events before the call a postmortem shows."""
 
@@ -25,7 +28,7 @@ SENTENCES: dict[Rule, str] = {
     Rule.FITS: "Everything fits the budget, so everything goes out.",
     Rule.CUT_HOLDS: "What is behind the remembered cut fits the budget, so the cut stays where it was.",
     Rule.ADVANCE: "The request was above the budget, so the cut advanced towards the target.",
-    Rule.ADVANCE_SNAPPED: "The cut advanced, then moved back to the last unit that a key of the history names.",
+    Rule.ADVANCE_SNAPPED: "The cut advanced, then moved back to the last unit that a key names.",
     Rule.STATELESS: "No stable cut can be remembered, so the oldest units were left out for this call alone.",
     Rule.UNREAD_RESULTS_OVER_BUDGET: "The newest tool results are unread and above the budget, but fit the "
     "model's window: they go out in full for this one call.",
@@ -41,12 +44,6 @@ SENTENCES: dict[Rule, str] = {
     "above the model's window.",
 }
 """Each rule in one sentence."""
-
-
-class CallLog(Protocol):
-    """The part of the log that postmortems read."""
-
-    def events(self, session_id: str, after: int = 0, call_id: str | None = None) -> list[StoredEvent]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,15 +87,15 @@ class Postmortem:
         return () if isinstance(self.outcome, ContextBypassed) else self.outcome.largest
 
 
-def explain(log: CallLog, call: StoredCall) -> Postmortem:
+def explain(log: EventLog, call: StoredCall) -> Postmortem:
     """The postmortem of a call.
 
     Raises:
         InvalidEvent: a stored event of the call cannot be read.
     """
-    during = tuple(event for event in log.events(call.session_id) if event.call_id == call.call_id)
+    during = tuple(log.events(call.session_id, call_id=call.call_id))
     first = during[0].sequence
-    before = tuple(log.events(call.session_id, max(0, first - 1 - EVENTS_BEFORE)))
+    before = tuple(log.events(call.session_id, max(0, first - 1 - EVENTS_BEFORE), first - 1))
     events: list[Event] = [stored.event for stored in during]
     outcome = next(e for e in events if isinstance(e, ContextSelected | ContextAborted | ContextBypassed))
     return Postmortem(
@@ -108,7 +105,7 @@ def explain(log: CallLog, call: StoredCall) -> Postmortem:
         else SENTENCES[outcome.rule],
         outcome,
         next((event for event in events if isinstance(event, ContextRequested)), None),
-        tuple(stored for stored in before if stored.sequence < first),
+        before,
         during,
     )
 

@@ -48,7 +48,7 @@ def print_postmortem(console: Console, postmortem: Postmortem) -> None:
 def postmortem_json(postmortem: Postmortem) -> dict[str, Any]:
     """The same as JSON values."""
     return {
-        "call": asdict(postmortem.call),
+        "call": postmortem.call._asdict(),
         "explanation": postmortem.sentence,
         "outcome": asdict(postmortem.outcome),
         "frontier_before": frontier_text(postmortem.frontier_before),

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import groupby
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from context_paging.domain.cut import Frontier, FrontierKind
 from context_paging.domain.events import ContextAborted, ContextSelected, Mode
 from context_paging.domain.settings import Settings
 
-from .postmortem import frontier_text
 from .replay import ReplayedCall
 from .window_chart import window_chart
 
 SHOWN_ROWS = 24
-STYLES = {"aborted": "red", Mode.PROTECTED_OVERFLOW: "yellow", Mode.RECOVERY: "yellow"}
 
 
 def print_report(
@@ -33,8 +33,7 @@ def print_report(
     events = [call for call in calls if _is_event(call)]
     if events:
         console.print(_table(events))
-        if len(events) > SHOWN_ROWS:
-            console.print(f"  … all {len(events)}: context-paging calls --session {session_id}", style="dim")
+        console.print(f"every call: context-paging calls --session {session_id}", style="dim")
         console.print()
     console.print(window_chart(calls, console.width))
     console.print()
@@ -64,39 +63,58 @@ def _is_event(call: ReplayedCall) -> bool:
 
 def _table(calls: Sequence[ReplayedCall]) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), title="Cuts and aborts", title_justify="left")
-    table.add_column("call", justify="right")
-    table.add_column("outcome")
-    table.add_column("rule", overflow="fold")
+    table.add_column("call", justify="right", no_wrap=True)
+    table.add_column("what happened", no_wrap=True)
     table.add_column("history", justify="right")
     table.add_column("sent", justify="right")
     table.add_column("left", justify="right")
     table.add_column("where the cut is", overflow="fold")
+    groups = [list(group) for _, group in groupby(calls, _group)]
     half = SHOWN_ROWS // 2
-    shown = list(calls) if len(calls) <= SHOWN_ROWS else [*calls[:half], None, *calls[-half:]]
-    for call in shown:
-        table.add_row(*(_row(call) if call is not None else ["…"] * 7))
+    for group in groups if len(groups) <= SHOWN_ROWS else groups[:half]:
+        table.add_row(*_row(group))
+    if len(groups) > SHOWN_ROWS:
+        table.add_row("…")
+        for group in groups[-half:]:
+            table.add_row(*_row(group))
     return table
 
 
-def _row(call: ReplayedCall) -> list[str | Text]:
+def _group(call: ReplayedCall) -> object:
+    """Equal for events that one row tells together; an advance of the cut has a row of its own."""
     outcome = call.reply.outcome
+    if isinstance(outcome, ContextAborted):
+        return outcome.code
+    if isinstance(outcome, ContextSelected) and not advanced(call):
+        return (outcome.rule, outcome.fallback)
+    return call.number
+
+
+def _row(group: Sequence[ReplayedCall]) -> list[str | Text]:
+    call = group[-1]
+    outcome = call.reply.outcome
+    number = str(call.number) if len(group) == 1 else f"{group[0].number}–{call.number}"
     history = f"{call.history_tokens:,.0f}"
     if isinstance(outcome, ContextAborted):
-        estimate = "" if outcome.estimated_tokens is None else f"{outcome.estimated_tokens:,.0f}"
-        shown = Text("aborted", STYLES["aborted"])
-        return [str(call.number), shown, outcome.code.value, history, f"({estimate})", "", ""]
+        return [number, Text(outcome.code.value, "red"), history, "aborted", "", ""]
     assert isinstance(outcome, ContextSelected)
-    rule = outcome.rule.value + (f": {outcome.fallback.value}" if outcome.fallback else "")
-    where = frontier_text(outcome.cut.frontier) if outcome.cut else "nowhere"
+    what = outcome.fallback.value if outcome.fallback else outcome.rule.value
+    style = "" if outcome.fallback is None and outcome.mode is Mode.PAGED else "yellow"
     return [
-        str(call.number),
-        Text(outcome.mode.value, STYLES.get(outcome.mode, "")),
-        rule,
+        number,
+        Text(what, style),
         history,
         f"{outcome.estimated_tokens:,.0f}",
         str(outcome.evicted_units or ""),
-        where,
+        _where(outcome.cut.frontier) if outcome.cut else "nowhere",
     ]
+
+
+def _where(frontier: Frontier) -> str:
+    last = frontier.last_evicted.history_id
+    if frontier.kind is not FrontierKind.PARTIAL_TURN:
+        return f"after {last}"
+    return f"after {last}, inside turn {frontier.user_history_id or ''}".rstrip()
 
 
 def _totals(calls: Sequence[ReplayedCall]) -> Table:

@@ -35,7 +35,7 @@ def sessions_command(log: LogOption = None, as_json: JsonOption = False) -> None
         ]
         for session in sessions
     ]
-    _print_table(["session", "label", "started (UTC)", "calls", "cuts", "aborts", "events"], rows, 3)
+    _print_table(["session", "label", "started (UTC)", "calls", "cuts", "aborts", "events"], rows)
 
 
 def calls_command(
@@ -59,19 +59,20 @@ def calls_command(
         return
     rows = [
         [
-            call.session_id,
+            *([call.session_id] if session_id is None else []),
             f"{call.number:,}",
-            call.call_id,
             call.code or call.outcome,
-            (call.rule or "") + (f": {call.fallback}" if call.fallback else ""),
+            call.fallback or call.rule or "",
             _number(call.estimated_tokens),
             _number(call.budget_tokens),
             f"{call.evicted_units or ''}",
         ]
         for call in calls
     ]
-    names = ["session", "call", "id", "outcome", "rule", "estimate", "budget", "left"]
-    _print_table(names, rows, 5)
+    names = ["call", "outcome", "rule", "estimate", "budget", "left"]
+    if session_id is None:
+        names.insert(0, "session")
+    _print_table(names, rows)
 
 
 def postmortem_command(
@@ -89,6 +90,7 @@ def postmortem_command(
 
     with _open_log(log) as event_log:
         session_id = _session(event_log, session).session_id
+        found: StoredCall | None
         if call is not None:
             found = _call(event_log, session_id, call)
         else:
@@ -140,10 +142,8 @@ def _call(event_log: EventLog, session_id: str, given: str) -> StoredCall:
     return call
 
 
-def _plain(value: Any) -> Any:
-    from dataclasses import asdict
-
-    return asdict(value)
+def _plain(value: StoredSession | StoredCall) -> dict[str, Any]:
+    return value._asdict()
 
 
 def _print_json(value: Any) -> None:
@@ -154,7 +154,10 @@ def _number(value: float | None) -> str:
     return "" if value is None else f"{value:,.0f}"
 
 
-def _print_table(names: list[str], rows: list[list[str]], numbers_from: int) -> None:
+_TEXT_COLUMNS = frozenset({"session", "label", "started (UTC)", "outcome", "rule"})
+
+
+def _print_table(names: list[str], rows: list[list[str]]) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -163,8 +166,12 @@ def _print_table(names: list[str], rows: list[list[str]], numbers_from: int) -> 
         console.print("none")
         return
     table = Table(box=None, padding=(0, 2, 0, 0))
-    for index, name in enumerate(names):
-        table.add_column(name, justify="right" if index >= numbers_from else "left", overflow="fold")
+    for name in names:
+        is_text = name in _TEXT_COLUMNS
+        # What identifies a row must stay whole, so that it can be copied.
+        table.add_column(
+            name, justify="left" if is_text else "right", no_wrap=name != "label", overflow="fold"
+        )
     for row in rows:
         table.add_row(*row)
     console.print(table)

@@ -1,0 +1,105 @@
+"""Events as JSON text and back.
+
+The text is ASCII: lone surrogates and NUL characters of host strings are escaped, so that every database
+takes it and it reads back as it was. Fields that have their default are left out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import operator
+from collections.abc import Callable
+from functools import partial
+from typing import Any, get_args
+
+from cattrs import Converter
+from cattrs.errors import BaseValidationError, ForbiddenExtraKeysError
+
+from context_paging.domain.errors import InvalidEvent
+from context_paging.domain.events import SCHEMA_VERSION, Event
+
+_encoder = json.JSONEncoder(separators=(",", ":"))
+
+
+def encode(event: Event) -> str:
+    """The payload of an event, without its type."""
+    fields = _converter.unstructure(event)
+    return _encoder.encode(fields)
+
+
+def decode(event_type: str, schema_version: int, payload: str) -> Event:
+    """The event of a stored payload.
+
+    Raises:
+        InvalidEvent: the type or version is unknown, or the payload does not fit it.
+    """
+    if not 1 <= schema_version <= SCHEMA_VERSION:
+        raise InvalidEvent(
+            f"an event of schema version {schema_version} was written by another version of context-paging; "
+            f"this one reads up to {SCHEMA_VERSION}"
+        )
+    shape = _SHAPES.get(event_type)
+    if shape is None:
+        raise InvalidEvent(f"there is no event type {event_type!r}")
+    try:
+        event: Event = _converter.structure(json.loads(payload), shape)
+    except (
+        BaseValidationError,
+        ForbiddenExtraKeysError,
+        KeyError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        RecursionError,
+    ) as error:
+        raise InvalidEvent(f"a stored {event_type!r} event cannot be read: {error!r}") from None
+    return event
+
+
+def _shapes() -> dict[str, Any]:
+    shapes: dict[str, Any] = {}
+    for shape in get_args(Event):
+        name = next(field for field in dataclasses.fields(shape) if field.name == "type")
+        shapes[str(name.default)] = shape
+    return shapes
+
+
+def _exactly(expected: type) -> Callable[[Any, Any], Any]:
+    # JSON keeps apart what Python would take for each other: true and 1, 1 and "1".
+    def structure(value: Any, _: Any) -> Any:
+        if type(value) is not expected:
+            raise ValueError(f"{value!r} is not {expected.__name__}")
+        return value
+
+    return structure
+
+
+def _scalar(value: Any, _: Any) -> Any:
+    # A number stays whole or not, as it was written.
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int | float | str)):
+        raise ValueError(f"{value!r} is neither a number nor text")
+    return value
+
+
+def _number(value: Any, _: Any) -> int | float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"{value!r} is not a number")
+    return value
+
+
+def _make_converter() -> Converter:
+    converter = Converter(omit_if_default=True, forbid_extra_keys=True, detailed_validation=False)
+    converter.register_unstructure_hook(bytes, bytes.hex)
+    converter.register_structure_hook(bytes, lambda value, _: bytes.fromhex(value))
+    # By the exact type: the enumerations of the events are texts too.
+    for plain in (int, str, bool):
+        converter.register_structure_hook_func(partial(operator.is_, plain), _exactly(plain))
+    converter.register_structure_hook_func(partial(operator.is_, float), _number)
+    converter.register_structure_hook(int | float | None, _scalar)
+    converter.register_structure_hook(int | float | str | None, _scalar)
+    return converter
+
+
+_converter = _make_converter()
+_SHAPES = _shapes()

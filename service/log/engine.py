@@ -1,0 +1,145 @@
+"""Database engines: where a log is, how it is connected to, and that its schema is current."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, StaticPool, create_engine, event, inspect, text
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
+
+from context_paging.migrations import BASE_TABLE, HEAD
+
+from .errors import ForeignLog, LogUnavailable
+
+BUSY_SECONDS = 10
+"""How long a writer waits for another one."""
+
+
+def open_engine(location: str) -> Engine:
+    """An engine for a SQLAlchemy URL or the path of a SQLite file, with the current schema.
+
+    Raises:
+        LogUnavailable: the database cannot be reached.
+        ForeignLog: it holds something else, or a newer log.
+    """
+    url = _url(location)
+    with telling_errors(str(url.render_as_string(hide_password=True))):
+        engine = _sqlite_engine(url) if url.get_backend_name() == "sqlite" else create_engine(url)
+        try:
+            _ensure_schema(engine)
+        except BaseException:
+            engine.dispose()
+            raise
+    return engine
+
+
+@contextmanager
+def telling_errors(where: str) -> Iterator[None]:
+    """Turn database errors into `LogUnavailable`."""
+    try:
+        yield
+    except (SQLAlchemyError, sqlite3.Error, OSError) as error:
+        reason = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+        raise LogUnavailable(
+            f"the log {where} cannot be used: {str(reason).strip().splitlines()[0]}. Check that it exists "
+            "and is a log, that there is space, and that you may write to it."
+        ) from error
+
+
+def reading(connection: Connection) -> Connection:
+    """A connection that takes no write lock."""
+    return connection.execution_options(context_paging_reading=True)
+
+
+def _url(location: str) -> URL:
+    if "://" not in location:
+        path = Path(location).expanduser()
+        if not path.parent.is_dir():
+            raise LogUnavailable(f"the folder {path.parent} of the log does not exist; make it first")
+        return URL.create("sqlite", database=str(path))
+    try:
+        url = make_url(location)
+        url.get_dialect()
+    except (ArgumentError, NoSuchModuleError, ImportError) as error:
+        raise LogUnavailable(
+            f"{location.partition('://')[0]}://… is not a database URL this installation can use: {error}. "
+            "Give a path, sqlite:///path, or postgresql+psycopg://… with the postgres extra."
+        ) from None
+    return url
+
+
+def _sqlite_engine(url: URL) -> Engine:
+    in_memory = url.database in (None, "", ":memory:")
+    engine = (
+        create_engine(url, poolclass=StaticPool, connect_args={"check_same_thread": False})
+        if in_memory
+        else create_engine(url, connect_args={"timeout": BUSY_SECONDS})
+    )
+
+    @event.listens_for(engine, "connect")
+    def _configure(connection: Any, _: Any) -> None:
+        # The driver must not begin transactions by itself: a writer has to take its lock at the beginning.
+        connection.isolation_level = None
+        connection.execute(f"PRAGMA busy_timeout = {BUSY_SECONDS * 1000}")
+        _write_ahead(connection)
+        # A commit survives the end of the process; a power cut may take the newest ones, never the file.
+        connection.execute("PRAGMA synchronous = NORMAL")
+
+    @event.listens_for(engine, "begin")
+    def _begin(connection: Connection) -> None:
+        reads = connection.get_execution_options().get("context_paging_reading")
+        connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
+
+    return engine
+
+
+def _write_ahead(connection: Any) -> None:
+    # Switching the mode does not wait for other processes that do the same.
+    deadline = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+
+
+def _ensure_schema(engine: Engine) -> None:
+    with reading(engine.connect()) as connection:
+        if _revision(connection) == HEAD:
+            return
+    with engine.begin() as connection:
+        revision = _revision(connection)
+        if revision == HEAD:
+            return
+        if revision is None and inspect(connection).get_table_names():
+            raise ForeignLog(
+                f"{_name(engine)} holds tables of something else; give the log a database of its own"
+            )
+        from context_paging.migrations.upgrade import known_revisions, upgrade
+
+        if revision is not None and revision not in known_revisions():
+            raise ForeignLog(
+                f"{_name(engine)} was written by a newer version of context-paging (schema {revision}); "
+                "upgrade this installation"
+            )
+        upgrade(connection)
+
+
+def _revision(connection: Connection) -> str | None:
+    if not inspect(connection).has_table(BASE_TABLE):
+        return None
+    revision: str | None = connection.execute(text(f"SELECT version_num FROM {BASE_TABLE}")).scalar()
+    return revision
+
+
+def _name(engine: Engine) -> str:
+    return engine.url.render_as_string(hide_password=True)

@@ -1,0 +1,49 @@
+"""What can go wrong with the log."""
+
+from __future__ import annotations
+
+from context_paging.domain.errors import ContextPagingError
+
+
+class LogUnavailable(ContextPagingError):
+    """The database cannot be opened, read or written."""
+
+    code = "LOG_UNAVAILABLE"
+
+
+class ForeignLog(ContextPagingError):
+    """The database is not a log, or a log of a newer version."""
+
+    code = "FOREIGN_LOG"
+
+
+class SessionConflict(ContextPagingError):
+    """Another writer appended to the session.
+
+    Attributes:
+        expected: the last sequence the writer knew.
+        found: the last sequence in the log.
+    """
+
+    code = "SESSION_CONFLICT"
+
+    def __init__(self, session_id: str, expected: int, found: int) -> None:
+        super().__init__(
+            f"session {session_id!r} is at event {found} in the log, not at {expected}: another writer "
+            "appends to it. Give every live session its own id."
+        )
+        self.session_id = session_id
+        self.expected = expected
+        self.found = found
+
+
+class UnknownSession(ContextPagingError):
+    """The log has no such session."""
+
+    code = "UNKNOWN_SESSION"
+
+
+class UnknownCall(ContextPagingError):
+    """The log has no such provider call."""
+
+    code = "UNKNOWN_CALL"

@@ -1,0 +1,90 @@
+"""What goes into the log and what comes out of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from typing import NamedTuple
+
+from context_paging.domain.events import Event
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One event to append. ``recorded_at`` has a time zone; ``call_id`` names its provider call."""
+
+    event: Event
+    event_id: str
+    recorded_at: datetime
+    call_id: str | None = None
+
+
+@dataclass(frozen=True)
+class StoredEvent:
+    """An event in the log. ``position`` is global; ``sequence`` counts from 1 within the session."""
+
+    position: int
+    session_id: str
+    sequence: int
+    event_id: str
+    type: str
+    schema_version: int
+    recorded_at: datetime
+    call_id: str | None
+    payload: str
+
+    @cached_property
+    def event(self) -> Event:
+        """The event itself.
+
+        Raises:
+            InvalidEvent: the stored payload is not a known event.
+        """
+        from .codec import decode
+
+        return decode(self.type, self.schema_version, self.payload)
+
+
+class StoredSession(NamedTuple):
+    """A session as the log knows it; times are UTC."""
+
+    session_id: str
+    label: str | None
+    started_at: datetime
+    last_at: datetime
+    last_sequence: int
+    events: int
+    calls: int
+    aborted_calls: int
+    cuts: int
+    model: str | None
+
+
+class StoredCall(NamedTuple):
+    """A provider call as the log knows it; sizes in tokens.
+
+    Attributes:
+        number: counts from 1 within the session.
+        sequence: the event that requested it.
+        advanced: whether it moved the cut.
+        response_tokens: total the provider reported with the response.
+    """
+
+    call_id: str
+    session_id: str
+    number: int
+    sequence: int
+    requested_at: datetime
+    outcome: str
+    rule: str | None
+    code: str | None
+    fallback: str | None
+    estimated_tokens: float | None
+    budget_tokens: float | None
+    target_tokens: float | None
+    resident_tokens: float | None
+    context_window: float | None
+    evicted_units: int
+    advanced: bool
+    response_tokens: float | None
