@@ -195,10 +195,12 @@ def _invalid_structure(state: SessionState) -> ContextAborted:
     last = state.conversation.last
     assert last is not None
     step = last.broken or last.exchange or last
+    slot = state.branch.projection.find(step.ref.fingerprint, 0)
+    where = "only in this request" if slot is None else f"entry {state.branch.projection.entry_id(slot)}"
     return ContextAborted(
         code=SelectionErrorCode.INVALID_MESSAGE_STRUCTURE,
         rule=Rule.STRUCTURE,
-        message=f"{_what_is_wrong(last)} (outgoing message {step.index}, {step.ref.role}). Every tool call "
+        message=f"{_what_is_wrong(last)} (outgoing message {step.index}, {where}). Every tool call "
         "needs exactly one result right behind its assistant message; repair the stored conversation.",
         frontier_before=state.frontier,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -27,15 +27,14 @@ def sessions_command(log: LogOption = None, as_json: JsonOption = False) -> None
         [
             session.session_id,
             session.label or "",
-            f"{session.started_at:%Y-%m-%d %H:%M:%S}",
+            f"{session.started_at:%Y-%m-%d %H:%M}",
             f"{session.calls:,}",
             f"{session.cuts:,}",
             f"{session.aborted_calls:,}",
-            f"{session.events:,}",
         ]
         for session in sessions
     ]
-    _print_table(["session", "label", "started (UTC)", "calls", "cuts", "aborts", "events"], rows)
+    _print_table(["session", "label", "started (UTC)", "calls", "cuts", "aborts"], rows)
 
 
 def calls_command(
@@ -103,9 +102,9 @@ def postmortem_command(
     if as_json:
         _print_json(postmortem_json(postmortem))
         return
-    from rich.console import Console
+    from .console import output
 
-    print_postmortem(Console(highlight=False), postmortem)
+    print_postmortem(output(), postmortem)
 
 
 def _open_log(log: str | None) -> EventLog:
@@ -158,10 +157,11 @@ _TEXT_COLUMNS = frozenset({"session", "label", "started (UTC)", "outcome", "rule
 
 
 def _print_table(names: list[str], rows: list[list[str]]) -> None:
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console(highlight=False)
+    from .console import output
+
+    console = output()
     if not rows:
         console.print("none")
         return
@@ -169,8 +169,9 @@ def _print_table(names: list[str], rows: list[list[str]]) -> None:
     for name in names:
         is_text = name in _TEXT_COLUMNS
         # What identifies a row must stay whole, so that it can be copied.
+        overflow: Literal["ellipsis", "fold"] = "ellipsis" if name == "label" else "fold"
         table.add_column(
-            name, justify="left" if is_text else "right", no_wrap=name != "label", overflow="fold"
+            name, justify="left" if is_text else "right", no_wrap=name != "outcome", overflow=overflow
         )
     for row in rows:
         table.add_row(*row)

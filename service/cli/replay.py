@@ -89,15 +89,14 @@ def _settings(token_budget: int | None, trim_to: int | None) -> dict[str, Any]:
 def _replay_files(
     paths: Iterable[str | Path], options: ReplayOptions, log: str | None, *, as_json: bool
 ) -> int:
-    from rich.console import Console
-
     from context_paging.domain.errors import ContextPagingError
 
     from ..config import log_location
     from ..log import EventLog
     from ..session_file import read_session_file
+    from .console import messages
 
-    messages = Console(stderr=True, soft_wrap=True, highlight=False)
+    told = messages()
     failed = 0
     location = log_location(log)
     with EventLog.open(location) as event_log:
@@ -105,31 +104,31 @@ def _replay_files(
             try:
                 file = read_session_file(path)
                 for problem in file.problems:
-                    messages.print(f"{file.name}: {problem}", markup=False, style="yellow")
-                _replay_file(file, options, event_log, messages, as_json=as_json)
+                    told.print(f"{file.name}: {problem}", markup=False, style="yellow")
+                _replay_file(file, options, event_log, told, as_json=as_json)
             except ContextPagingError as error:
-                messages.print(f"context-paging: {error}", markup=False, style="red")
+                told.print(f"context-paging: {error}", markup=False, style="red")
                 failed = 1
     if not as_json:
-        messages.print(f"log: {location}", markup=False, style="dim")
+        told.print(f"log: {location}", markup=False, style="dim")
     return failed
 
 
 def _replay_file(
-    file: SessionFile, options: ReplayOptions, event_log: EventLog, messages: Console, *, as_json: bool
+    file: SessionFile, options: ReplayOptions, event_log: EventLog, told: Console, *, as_json: bool
 ) -> None:
-    from rich.console import Console
     from rich.progress import track
 
     from ..replay import answer_of, count_calls, replay
     from ..replay_report import print_report
     from ..session import Session
+    from .console import output
 
     session = Session(f"replay-{uuid4().hex[:8]}", sink=event_log, label=file.name)
     total = count_calls(file) if options.limit is None else min(options.limit, count_calls(file))
     calls: list[ReplayedCall] = []
     for call in track(
-        replay(file, session, options), description=file.name, total=total, console=messages, transient=True
+        replay(file, session, options), description=file.name, total=total, console=told, transient=True
     ):
         if as_json:
             head = {"session": session.id, "call": call.reply.call_id, "number": call.number}
@@ -137,4 +136,4 @@ def _replay_file(
         else:
             calls.append(call)
     if not as_json:
-        print_report(Console(highlight=False), file.name, session.id, session.state.settings, calls)
+        print_report(output(), file.name, session.id, session.state.settings, calls)
