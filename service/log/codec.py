@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import operator
 from collections.abc import Callable
-from functools import partial
 from typing import Any, get_args
 
 from cattrs import Converter
 from cattrs.errors import BaseValidationError, ForbiddenExtraKeysError
 
-from context_paging.domain.errors import InvalidEvent
-from context_paging.domain.events import SCHEMA_VERSION, Event
+from context_paging.domain.cut import Fallback, FrontierKind
+from context_paging.domain.errors import HistoryErrorCode, InvalidEvent, SelectionErrorCode
+from context_paging.domain.events import SCHEMA_VERSION, Event, Mode, Rule
 
 _encoder = json.JSONEncoder(separators=(",", ":"))
 
@@ -92,10 +91,12 @@ def _make_converter() -> Converter:
     converter = Converter(omit_if_default=True, forbid_extra_keys=True, detailed_validation=False)
     converter.register_unstructure_hook(bytes, bytes.hex)
     converter.register_structure_hook(bytes, lambda value, _: bytes.fromhex(value))
-    # By the exact type: the enumerations of the events are texts too.
     for plain in (int, str, bool):
-        converter.register_structure_hook_func(partial(operator.is_, plain), _exactly(plain))
-    converter.register_structure_hook_func(partial(operator.is_, float), _number)
+        converter.register_structure_hook(plain, _exactly(plain))
+    # These are texts too, and would be taken for plain ones.
+    for enumeration in (Fallback, FrontierKind, HistoryErrorCode, Mode, Rule, SelectionErrorCode):
+        converter.register_structure_hook(enumeration, lambda value, kind: kind(value))
+    converter.register_structure_hook(float, _number)
     converter.register_structure_hook(int | float | None, _scalar)
     converter.register_structure_hook(int | float | str | None, _scalar)
     return converter

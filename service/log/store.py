@@ -113,7 +113,7 @@ class EventLog:
             query = query.where(provider_calls.c.session_id == session_id)
         if outcome is not None:
             query = query.where(provider_calls.c.outcome == outcome)
-        order = (provider_calls.c.requested_at, provider_calls.c.number)
+        order = (provider_calls.c.requested_at, provider_calls.c.session_id, provider_calls.c.number)
         query = query.order_by(*((column.desc() for column in order) if newest_first else order))
         rows = self._rows(query if limit is None else query.limit(limit))
         return [StoredCall._make(row) for row in rows]

@@ -1,0 +1,194 @@
+"""What every engine's log does."""
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC
+
+import pytest
+from sqlalchemy import delete
+
+from context_paging.domain.errors import SelectionErrorCode
+from context_paging.domain.events import ContextAborted, Rule
+from context_paging.service.log import EventLog, Record, SessionConflict, UnknownCall, UnknownSession
+from context_paging.service.log.tables import provider_calls
+
+from .events import ended, records, requested, selected, small_session, started
+
+
+def test_events_read_back_as_they_were_appended(log: EventLog) -> None:
+    written = small_session()
+
+    last = log.append("s", 0, written)
+
+    stored = list(log.events("s"))
+    assert last == len(written)
+    assert [event.event for event in stored] == [record.event for record in written]
+    assert [event.sequence for event in stored] == list(range(1, len(written) + 1))
+    assert [event.recorded_at for event in stored] == [record.recorded_at for record in written]
+    assert {event.recorded_at.tzinfo for event in stored} == {UTC}
+    assert [event.call_id for event in stored] == [record.call_id for record in written]
+
+
+def test_events_can_be_read_from_a_sequence_to_another_or_for_a_call(log: EventLog) -> None:
+    log.append("s", 0, small_session())
+
+    assert [event.sequence for event in log.events("s", 3, 6)] == [4, 5, 6]
+    assert [event.sequence for event in log.events("s", call_id="s-call-1")] == [3, 4, 5]
+    assert list(log.events("another")) == []
+
+
+def test_long_sessions_are_read_whole(log: EventLog) -> None:
+    for first in range(1, 2_502, 500):
+        log.append("s", first - 1, records(*[started()] * 500, first=first))
+
+    assert [event.sequence for event in log.events("s")] == list(range(1, 3_001))
+
+
+def test_read_models_tell_calls_with_their_outcome_and_response(log: EventLog) -> None:
+    log.append("s", 0, small_session(), label="tides.jsonl")
+
+    session = log.session("s")
+    calls = log.calls("s")
+    assert (session.label, session.events, session.calls, session.aborted_calls) == ("tides.jsonl", 9, 3, 1)
+    assert (session.cuts, session.model, session.last_sequence) == (1, "m-1", 9)
+    assert [(call.number, call.outcome, call.advanced) for call in calls] == [
+        (1, "within-budget", False),
+        (2, "paged", True),
+        (3, "aborted", False),
+    ]
+    assert [call.response_tokens for call in calls] == [15, None, None]
+    assert (calls[2].code, calls[2].rule) == ("ACTIVE_REQUEST_TOO_LARGE", "request-over-budget")
+    assert calls[2].estimated_tokens == 1200.5
+    assert calls[2].context_window == 2000
+
+
+def test_a_response_in_a_later_append_is_added_to_its_call(log: EventLog) -> None:
+    log.append("s", 0, records((requested(), "c"), (selected(), "c")))
+
+    log.append("s", 2, records((ended(), "c"), first=3))
+
+    assert log.call("c").response_tokens == 15
+    assert log.session("s").calls == 1
+
+
+def test_calls_are_found_by_outcome_and_newest_first(log: EventLog) -> None:
+    log.append("s", 0, small_session())
+    log.append("t", 0, small_session("t"))
+
+    assert [call.call_id for call in log.calls(outcome="aborted")] == ["s-call-3", "t-call-3"]
+    assert [call.number for call in log.calls("t", limit=2, newest_first=True)] == [3, 2]
+    last = log.last_call("s", outcome="within-budget")
+    assert last is not None
+    assert last.call_id == "s-call-1"
+    assert log.last_call("s", outcome="recovery") is None
+
+
+def test_unknown_sessions_and_calls_are_typed_errors(log: EventLog) -> None:
+    with pytest.raises(UnknownSession):
+        log.session("nobody")
+    with pytest.raises(UnknownCall):
+        log.call("nothing")
+
+
+def test_a_writer_that_is_behind_gets_a_conflict_and_changes_nothing(log: EventLog) -> None:
+    log.append("s", 0, small_session())
+
+    with pytest.raises(SessionConflict) as conflict:
+        log.append("s", 4, [_with_id(record, "other") for record in records(started(), first=5)])
+
+    assert (conflict.value.expected, conflict.value.found) == (4, 9)
+    assert log.session("s").last_sequence == 9
+    assert len(list(log.events("s"))) == 9
+
+
+def test_a_writer_that_is_ahead_gets_a_conflict(log: EventLog) -> None:
+    log.append("s", 0, records(started()))
+
+    with pytest.raises(SessionConflict):
+        log.append("s", 7, records(started(), first=8))
+
+
+def test_repeating_an_acknowledged_append_changes_nothing(log: EventLog) -> None:
+    written = small_session()
+    log.append("s", 0, written[:5])
+    log.append("s", 5, written[5:])
+
+    assert log.append("s", 0, written[:5]) == 5
+    assert log.append("s", 5, written[5:]) == 9
+    assert len(list(log.events("s"))) == 9
+    assert log.session("s").calls == 3
+
+
+def test_an_event_id_of_another_session_is_refused(log: EventLog) -> None:
+    log.append("s", 0, records(started()))
+
+    with pytest.raises(SessionConflict):
+        log.append("t", 0, records(started()))
+
+    assert list(log.events("t")) == []
+
+
+def test_of_many_writers_exactly_one_wins_each_sequence(location: str, log: EventLog) -> None:
+    wins: list[tuple[int, str]] = []
+    barrier = threading.Barrier(4)
+
+    def write(name: str) -> None:
+        with EventLog.open(location) as own:
+            barrier.wait()
+            for sequence in range(25):
+                record = _with_id(records(started(), first=sequence + 1)[0], name)
+                try:
+                    own.append("s", sequence, [record])
+                    wins.append((sequence, name))
+                except SessionConflict:
+                    while own.session("s").last_sequence <= sequence:
+                        pass
+
+    writers = [threading.Thread(target=write, args=(f"writer-{number}",)) for number in range(4)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+
+    assert sorted(sequence for sequence, _ in wins) == list(range(25))
+    stored = {event.sequence - 1: event.event_id for event in log.events("s")}
+    assert all(stored[sequence].startswith(name) for sequence, name in wins)
+
+
+def test_rebuilding_the_read_models_gives_the_same_rows(log: EventLog) -> None:
+    log.append("s", 0, small_session(), label="tides.jsonl")
+    log.append("t", 0, small_session("t")[:6])
+    sessions, calls = log.sessions(), log.calls()
+    with log._engine.begin() as connection:
+        connection.execute(delete(provider_calls))
+    assert log.calls() == []
+
+    assert log.rebuild() == 2
+
+    assert log.sessions() == sessions
+    assert log.calls() == calls
+
+
+def test_a_log_opened_again_goes_on(location: str, log: EventLog) -> None:
+    log.append("s", 0, small_session())
+
+    with EventLog.open(location) as again:
+        again.append("s", 9, records(started(), first=10))
+        assert [event.sequence for event in again.events("s", 8)] == [9, 10]
+
+
+def test_strings_that_no_database_takes_read_back_as_they_were(log: EventLog) -> None:
+    message = "half \ud83d a pair, a NUL \x00, an emoji \U0001f600, a quote ' and a percent %s"
+    event = ContextAborted(
+        code=SelectionErrorCode.INVALID_MESSAGE_STRUCTURE, rule=Rule.STRUCTURE, message=message
+    )
+
+    log.append("s", 0, records(event))
+
+    (stored,) = log.events("s")
+    assert stored.event == event
+
+
+def _with_id(record: Record, name: str) -> Record:
+    return Record(record.event, f"{name}-{record.event_id}", record.recorded_at, record.call_id)
