@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from ..replay import ReplayedCall, ReplayOptions
     from ..session_file import SessionFile
 
-DEMO_BUDGET = 32_000
-DEMO_WINDOW = 48_000
+DEMO_BUDGET = 16_000
+DEMO_WINDOW = 32_000
 
 TokenBudget = Annotated[int | None, typer.Option("--token-budget", min=1, help="Token budget of the window.")]
 TrimTo = Annotated[int | None, typer.Option("--trim-to", min=1, help="Where an advance of the cut stops.")]
