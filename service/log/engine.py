@@ -17,6 +17,8 @@ from context_paging.migrations import BASE_TABLE, HEAD
 
 from .errors import ForeignLog, LogUnavailable
 
+MIGRATION_LOCK = 0x636F6E74657874
+"""Key of the advisory lock that a migration holds on PostgreSQL."""
 BUSY_SECONDS = 10
 """How long a writer waits for another one."""
 
@@ -117,6 +119,9 @@ def _ensure_schema(engine: Engine) -> None:
         if _revision(connection) == HEAD:
             return
     with engine.begin() as connection:
+        if engine.dialect.name == "postgresql":
+            # One process migrates, the others wait; SQLite's transaction already is such a lock.
+            connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": MIGRATION_LOCK})
         revision = _revision(connection)
         if revision == HEAD:
             return

@@ -7,20 +7,24 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from . import DATA
-from .answers import NotBuilt, answers, expected, kind_of, questions
+from .answers import NotBuilt, NotFoundInCorpus, answers, expected, kind_of, questions
 from .compare import differences
 
 SHOWN = 12
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run files; 1 if any answer differs."""
-    equal = differ = 0
+    """Run files; 1 if any answer differs or a file cannot be run."""
+    equal = differ = unusable = 0
     for path in [Path(argument) for argument in arguments] or sorted(DATA.glob("*.jsonl.gz")):
         try:
             file_equal, texts = check_file(path)
         except NotBuilt as part:
             print(f"{path.name}: not run, {part} are not built yet")
+            continue
+        except (NotFoundInCorpus, OSError, ValueError) as error:
+            print(f"{path.name}: cannot be run: {error}")
+            unusable += 1
             continue
         equal += file_equal
         for text in texts[: max(0, SHOWN - differ)]:
@@ -28,7 +32,7 @@ def main(arguments: Sequence[str]) -> int:
         differ += len(texts)
         print(f"{path.name}: {file_equal} answers equal, {len(texts)} differ")
     print(f"{equal} answers equal, {differ} differ")
-    return 1 if differ else 0
+    return 1 if differ or unusable else 0
 
 
 def check_file(path: Path) -> tuple[int, list[str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,14 @@ from context_paging.service.replay import ReplayOptions, answer_of, replay
 from context_paging.service.session import ContextReply, Reply, Session
 from context_paging.service.session_file import read_session_file
 
-CORPUS = (Path("shared/corpus"), Path("../shared/corpus"))
 NOT_BUILT = frozenset({"tools", "stats"})
 """Kinds of questions that later parts of the product answer."""
 
 Question = dict[str, Any]
+
+
+class NotFoundInCorpus(Exception):
+    """A session file that a question is about is not on this machine."""
 
 
 class NotBuilt(Exception):
@@ -69,16 +73,18 @@ def expected(question: Question) -> list[Any]:
 
 
 def corpus_file(name: str) -> Path:
-    """A session file of the corpus that lies beside the checkout.
+    """A session file of the corpus, which is no part of the project: CONTEXT_PAGING_CORPUS, or beside it.
 
     Raises:
-        FileNotFoundError: it is not there.
+        NotFoundInCorpus: it is not there.
     """
-    root = Path(__file__).parents[2]
-    for folder in CORPUS:
-        if (root / folder / name).exists():
-            return root / folder / name
-    raise FileNotFoundError(f"there is no corpus file {name} beside the checkout, in {CORPUS[1]}")
+    named = os.environ.get("CONTEXT_PAGING_CORPUS")
+    folder = Path(named) if named else Path(__file__).parents[2].parent / "shared" / "corpus"
+    if not (folder / name).exists():
+        raise NotFoundInCorpus(
+            f"there is no session file {name} in {folder}; set CONTEXT_PAGING_CORPUS to the folder it is in"
+        )
+    return folder / name
 
 
 def _settings_answer(question: Question) -> Any:
