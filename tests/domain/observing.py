@@ -1,0 +1,64 @@
+"""What can be observed of states, as plain values that compare."""
+
+from __future__ import annotations
+
+from context_paging.domain.branch import Branch
+from context_paging.domain.conversation import Conversation
+from context_paging.domain.state import SessionState
+
+
+def observed_branch(branch: Branch) -> object:
+    """Entries, history and projection of a branch."""
+    projection = branch.projection
+    return (
+        branch.length,
+        [(item.id, item.kind, item.sequence, item.message, item.results) for item in branch.history.items],
+        branch.history.error,
+        [
+            (projection.entry_id(slot), projection.message(slot), projection.is_edited(slot))
+            for slot in range(projection.length)
+        ],
+        projection.last_measured(),
+        [projection.tokens_after(slot) for slot in range(projection.length)],
+        [entry.id for entry in branch.invalidating],
+    )
+
+
+def observed_conversation(conversation: Conversation) -> object:
+    """Every step, as far as decisions look at it."""
+
+    def index(step: object) -> object:
+        return getattr(step, "index", None)
+
+    return conversation.valid, [
+        (
+            step.index,
+            step.ref,
+            step.slot,
+            step.outgoing_only,
+            step.dropped,
+            step.in_envelope,
+            step.envelope_end if step.request is not None else None,
+            step.input_tokens,
+            step.kept_tokens,
+            step.answered,
+            step.unowned_result,
+            *map(index, (step.request, step.exchange, step.broken, step.unusual, step.unstored)),
+        )
+        for step in conversation.backwards()
+    ]
+
+
+def observed(state: SessionState) -> object:
+    """A whole state."""
+    return (
+        state.settings,
+        state.override,
+        state.seen,
+        state.warned,
+        state.cut,
+        state.calibration,
+        state.latest_input,
+        observed_branch(state.branch),
+        observed_conversation(state.conversation),
+    )
