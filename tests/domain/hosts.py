@@ -23,6 +23,7 @@ class Call:
     """One context request of a script, with what the host had and got.
 
     Attributes:
+        newest: the message of the branch's newest user, assistant or tool result entry.
         plain: the host passed its stored conversation as it is, and nothing but appends happened since the
             call before.
     """
@@ -30,6 +31,7 @@ class Call:
     outgoing: list[Message]
     reply: ContextReply
     plain: bool
+    newest: Message | None = None
 
 
 @dataclass
@@ -164,8 +166,13 @@ class Host:
             usage_tokens=usage,
         )
         self._note(reply.events)
-        self.calls.append(Call(outgoing, reply, self.appended_only and not action["insert"]))
+        plain = self.appended_only and not action["insert"]
+        self.calls.append(Call(outgoing, reply, plain, self._newest()))
         self.appended_only = not action["insert"]
+
+    def _newest(self) -> Message | None:
+        messages = [entry["message"] for entry in self.session.stored.branch if "message" in entry]
+        return next((m for m in reversed(messages) if m["role"] != "bashExecution"), None)
 
     def _earlier(self, action: Action, *, results: bool = True) -> str | None:
         branch = [

@@ -40,7 +40,7 @@ def started() -> Event:
     return SessionStarted(reason="new", global_settings={"tokenBudget": 1000})
 
 
-def requested() -> Event:
+def requested() -> ContextRequested:
     """A context request with one new message."""
     ref = MessageRef("user", 1, b"\x01" * 32, 7)
     return ContextRequested(reused=0, appended=(ref,), resident_tokens=3, context_window=2000)

@@ -10,9 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from context_paging.domain.errors import InvalidEvent
-from context_paging.domain.events import SCHEMA_VERSION, Event
+from context_paging.domain.events import SCHEMA_VERSION, Event, ModelSelected, SessionStarted
 from context_paging.domain.messages import MessageRef
 from context_paging.service.log.codec import decode, encode
+
+from .events import ended
 
 # Hosts write JSON, where a whole number is an int and any other a float; halves of surrogate pairs happen.
 TEXT = st.text(st.characters(exclude_categories=()), max_size=12).filter(
@@ -69,6 +71,31 @@ def test_infinity_survives() -> None:
     assert encode(event) == text
 
 
+def test_what_is_not_a_number_survives() -> None:
+    event = decode("model-selected", SCHEMA_VERSION, encode(ModelSelected(context_window=math.nan)))
+
+    assert isinstance(event, ModelSelected)
+    assert event.context_window is not None
+    assert math.isnan(event.context_window)
+
+
+def _nested(depth: int) -> dict[str, Any]:
+    settings: dict[str, Any] = {}
+    for _ in range(depth):
+        settings = {"deeper": settings}
+    return settings
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"a": {1, 2}}, {"a": object()}, _nested(5_000), 10**5_000],
+    ids=["set", "object", "nested", "digits"],
+)
+def test_what_json_does_not_have_is_a_typed_error(settings: Any) -> None:
+    with pytest.raises(InvalidEvent, match="session-started"):
+        encode(SessionStarted(reason="new", global_settings=settings))
+
+
 @pytest.mark.parametrize(
     ("event_type", "version", "payload"),
     [
@@ -84,6 +111,7 @@ def test_infinity_survives() -> None:
         ("branch-refreshed", 1, '{"kept":1.5}'),
         ("history-unavailable", 1, '{"code":"NO_SUCH_CODE"}'),
         ("turn-ended", 1, '{"response":{"role":"user","timestamp":1,"fingerprint":"zz","tokens":1}}'),
+        ("turn-ended", 1, encode(ended()).replace('"total":15', '"total":"15"')),
         ("context-aborted", 1, "{}"),
     ],
 )

@@ -14,8 +14,8 @@ import pytest
 from sqlalchemy import text
 
 from context_paging.migrations import BASE_TABLE, HEAD
-from context_paging.migrations.upgrade import head
-from context_paging.service.log import EventLog, ForeignLog, LogUnavailable
+from context_paging.migrations.upgrade import downgrade, head
+from context_paging.service.log import EventLog, ForeignLog, LogUnavailable, engine
 
 from .events import records, small_session, started
 
@@ -61,10 +61,29 @@ def test_a_folder_is_no_log(tmp_path: Path) -> None:
         EventLog.open(str(tmp_path))
 
 
-@pytest.mark.parametrize("location", ["nonsense://x", "postgresql+nodriver://x/y", "://"])
+@pytest.mark.parametrize(
+    "location",
+    [
+        "nonsense://x",
+        "postgresql+nodriver://x/y",
+        "postgresql+asyncpg://x/y",
+        "sqlite+aiosqlite:///x",
+        "mysql://x/y",
+        "://",
+    ],
+)
 def test_an_unknown_kind_of_database_is_refused(location: str) -> None:
     with pytest.raises(LogUnavailable):
         EventLog.open(location)
+
+
+def test_a_driver_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+
+    with pytest.raises(LogUnavailable, match="postgres extra") as refused:
+        EventLog.open("postgresql+psycopg://name:secret@/log")
+
+    assert "secret" not in str(refused.value)
 
 
 def test_a_server_that_is_not_there_is_unavailable(tmp_path: Path) -> None:
@@ -82,6 +101,7 @@ def test_tables_of_something_else_are_left_alone(tmp_path: Path) -> None:
 
     with sqlite3.connect(path) as connection:
         assert connection.execute("SELECT name FROM sqlite_master").fetchall() == [("recipes",)]
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
 
 
 def test_a_newer_log_is_refused(location: str, log: EventLog) -> None:
@@ -92,16 +112,69 @@ def test_a_newer_log_is_refused(location: str, log: EventLog) -> None:
         EventLog.open(location)
 
 
-def test_a_log_that_became_read_only_refuses_appends(tmp_path: Path) -> None:
-    path = tmp_path / "log.db"
-    with EventLog.open(str(path)) as log:
+def test_a_log_whose_schema_was_taken_back_is_made_again(location: str, log: EventLog) -> None:
+    with log._engine.begin() as connection:
+        downgrade(connection)
+
+    with EventLog.open(location) as again:
+        assert again.append("s", 0, small_session()) == 9
+
+
+@pytest.mark.parametrize(
+    ("pragma", "advice"),
+    [("query_only = ON", "right to write"), ("max_page_count = 1", "Make space")],
+)
+def test_a_log_that_cannot_be_written_refuses_appends(tmp_path: Path, pragma: str, advice: str) -> None:
+    with EventLog.open(str(tmp_path / "log.db")) as log:
         log.append("s", 0, records(started()))
         with log._engine.connect() as connection:
             connection.exec_driver_sql("COMMIT")
-            connection.exec_driver_sql("PRAGMA query_only = ON")
-        with pytest.raises(LogUnavailable):
-            log.append("s", 1, records(started(), first=2))
+            connection.exec_driver_sql(f"PRAGMA {pragma}")
+        with pytest.raises(LogUnavailable, match=advice):
+            log.append("s", 1, records(*[started()] * 200, first=2))
         assert log.session("s").last_sequence == 1
+
+
+def test_a_new_log_on_a_read_only_medium_is_unavailable(tmp_path: Path) -> None:
+    with pytest.raises(LogUnavailable, match="this user may write"):
+        EventLog.open(f"sqlite:///file:{tmp_path}/log.db?mode=ro&uri=true")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_new_log_in_a_folder_that_is_read_only_is_unavailable(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+
+    with pytest.raises(LogUnavailable, match="this user may write"):
+        EventLog.open(str(tmp_path / "log.db"))
+
+
+def test_a_log_that_another_process_holds_is_unavailable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "BUSY_SECONDS", 0)
+    path = tmp_path / "log.db"
+    with EventLog.open(str(path)) as log, sqlite3.connect(path, isolation_level=None) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(LogUnavailable, match="Another process"):
+            log.append("s", 0, records(started()))
+        other.execute("ROLLBACK")
+        assert log.append("s", 0, records(started())) == 1
+
+
+def test_a_damaged_log_is_unavailable(tmp_path: Path) -> None:
+    path = tmp_path / "log.db"
+    with EventLog.open(str(path)) as log:
+        log.append("s", 0, records(*[started()] * 400))
+    damaged = bytearray(path.read_bytes())
+    damaged[8_192:] = b"\x5a" * (len(damaged) - 8_192)
+    path.write_bytes(damaged)
+
+    def use() -> None:
+        with EventLog.open(str(path)) as log:
+            list(log.events("s"))
+
+    with pytest.raises(LogUnavailable, match="backup"):
+        use()
 
 
 OPEN_AND_APPEND = """

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import threading
-from datetime import UTC
+import math
+from dataclasses import replace
+from datetime import UTC, timedelta
 
 import pytest
 from sqlalchemy import delete
 
 from context_paging.domain.errors import SelectionErrorCode
-from context_paging.domain.events import ContextAborted, Rule
+from context_paging.domain.events import ContextAborted, ModelSelected, Rule
 from context_paging.service.log import EventLog, Record, SessionConflict, UnknownCall, UnknownSession
 from context_paging.service.log.tables import provider_calls
 
-from .events import ended, records, requested, selected, small_session, started
+from .events import CUT, aborted, ended, records, requested, selected, small_session, started
 
 
 def test_events_read_back_as_they_were_appended(log: EventLog) -> None:
@@ -72,6 +73,41 @@ def test_a_response_in_a_later_append_is_added_to_its_call(log: EventLog) -> Non
     assert log.session("s").calls == 1
 
 
+def test_a_decision_in_a_later_append_is_added_to_its_call(log: EventLog) -> None:
+    log.append("s", 0, records((requested(), "c"), (requested(), "d")))
+    log.append("s", 2, records((selected(CUT), "c"), (aborted(), "d"), first=3))
+    sessions, calls = log.sessions(), log.calls()
+
+    assert [(call.outcome, call.advanced) for call in calls] == [("paged", True), ("aborted", False)]
+    assert (log.session("s").cuts, log.session("s").aborted_calls) == (1, 1)
+    log.rebuild()
+    assert (log.sessions(), log.calls()) == (sessions, calls)
+
+
+def test_the_last_call_is_the_one_with_the_highest_number_when_the_clock_went_back(log: EventLog) -> None:
+    first, second = records((requested(), "c"), (requested(), "d"))
+
+    log.append("s", 0, [first, replace(second, recorded_at=first.recorded_at - timedelta(hours=1))])
+
+    last = log.last_call("s")
+    assert last is not None
+    assert last.call_id == "d"
+    assert [call.number for call in log.calls("s")] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("window", "stored"),
+    [(2**70, 2.0**70), (10**400, math.inf), (math.inf, math.inf), (math.nan, None)],
+    ids=["wide", "huge", "infinite", "no-number"],
+)
+def test_a_size_that_no_column_holds_does_not_stop_an_append(
+    log: EventLog, window: float, stored: float | None
+) -> None:
+    log.append("s", 0, records((replace(requested(), context_window=window), "c")))
+
+    assert log.call("c").context_window == stored
+
+
 def test_calls_are_found_by_outcome_and_newest_first(log: EventLog) -> None:
     log.append("s", 0, small_session())
     log.append("t", 0, small_session("t"))
@@ -120,40 +156,40 @@ def test_repeating_an_acknowledged_append_changes_nothing(log: EventLog) -> None
     assert log.session("s").calls == 3
 
 
-def test_an_event_id_of_another_session_is_refused(log: EventLog) -> None:
+def test_a_repeated_append_is_recognised_wherever_the_writer_thinks_it_is(log: EventLog) -> None:
+    written = small_session()
+    log.append("s", 0, written)
+
+    assert log.append("s", 9, written[3:6]) == 6
+    assert log.append("s", 2, written[6:]) == 9
+    assert len(list(log.events("s"))) == 9
+
+
+def test_an_append_that_is_there_in_part_is_a_conflict(log: EventLog) -> None:
     log.append("s", 0, records(started()))
 
     with pytest.raises(SessionConflict):
+        log.append("s", 0, records(started(), started()))
+
+    assert log.session("s").last_sequence == 1
+
+
+def test_an_event_id_of_another_session_is_refused(log: EventLog) -> None:
+    log.append("s", 0, records(started()))
+
+    with pytest.raises(SessionConflict, match="new id"):
         log.append("t", 0, records(started()))
 
     assert list(log.events("t")) == []
 
 
-def test_of_many_writers_exactly_one_wins_each_sequence(location: str, log: EventLog) -> None:
-    wins: list[tuple[int, str]] = []
-    barrier = threading.Barrier(4)
+def test_a_call_id_of_another_session_is_refused(log: EventLog) -> None:
+    log.append("s", 0, records((requested(), "c")))
 
-    def write(name: str) -> None:
-        with EventLog.open(location) as own:
-            barrier.wait()
-            for sequence in range(25):
-                record = _with_id(records(started(), first=sequence + 1)[0], name)
-                try:
-                    own.append("s", sequence, [record])
-                    wins.append((sequence, name))
-                except SessionConflict:
-                    while own.session("s").last_sequence <= sequence:
-                        pass
+    with pytest.raises(SessionConflict, match="new id"):
+        log.append("t", 0, records((requested(), "c"), session="t"))
 
-    writers = [threading.Thread(target=write, args=(f"writer-{number}",)) for number in range(4)]
-    for writer in writers:
-        writer.start()
-    for writer in writers:
-        writer.join()
-
-    assert sorted(sequence for sequence, _ in wins) == list(range(25))
-    stored = {event.sequence - 1: event.event_id for event in log.events("s")}
-    assert all(stored[sequence].startswith(name) for sequence, name in wins)
+    assert list(log.events("t")) == []
 
 
 def test_rebuilding_the_read_models_gives_the_same_rows(log: EventLog) -> None:
@@ -188,6 +224,23 @@ def test_strings_that_no_database_takes_read_back_as_they_were(log: EventLog) ->
 
     (stored,) = log.events("s")
     assert stored.event == event
+
+
+@pytest.mark.parametrize(
+    "text", ["half \ud83d", "\udc00 half", "a NUL \x00", "\ufdd0d83d", "ümlaut \U0001f600"], ids=ascii
+)
+def test_ids_and_names_that_no_database_takes_read_back_as_they_were(log: EventLog, text: str) -> None:
+    model, call = ModelSelected(model=text), (requested(), text)
+
+    log.append(text, 0, records(model, call, session=text), label=text)
+
+    session = log.session(text)
+    assert (session.session_id, session.label, session.model) == (text, text, text)
+    assert log.call(text).session_id == text
+    assert [event.call_id for event in log.events(text)] == [None, text]
+    assert log.append(text, 0, records(model, call, session=text)) == 2
+    log.rebuild()
+    assert log.session(text) == session
 
 
 def _with_id(record: Record, name: str) -> Record:
