@@ -22,9 +22,15 @@ _encoder = json.JSONEncoder(separators=(",", ":"))
 
 
 def encode(event: Event) -> str:
-    """The payload of an event, without its type."""
-    fields = _converter.unstructure(event)
-    return _encoder.encode(fields)
+    """The payload of an event, without its type.
+
+    Raises:
+        InvalidEvent: the event holds something that JSON does not have, or is nested too deeply.
+    """
+    try:
+        return _encoder.encode(_converter.unstructure(event))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidEvent(f"a {event.type!r} event cannot be stored: {error}") from None
 
 
 def decode(event_type: str, schema_version: int, payload: str) -> Event:
@@ -87,6 +93,10 @@ def _number(value: Any, _: Any) -> int | float:
     return value
 
 
+def _optional_number(value: Any, kind: Any) -> int | float | None:
+    return None if value is None else _number(value, kind)
+
+
 def _make_converter() -> Converter:
     converter = Converter(omit_if_default=True, forbid_extra_keys=True, detailed_validation=False)
     converter.register_unstructure_hook(bytes, bytes.hex)
@@ -97,7 +107,7 @@ def _make_converter() -> Converter:
     for enumeration in (Fallback, FrontierKind, HistoryErrorCode, Mode, Rule, SelectionErrorCode):
         converter.register_structure_hook(enumeration, lambda value, kind: kind(value))
     converter.register_structure_hook(float, _number)
-    converter.register_structure_hook(int | float | None, _scalar)
+    converter.register_structure_hook(int | float | None, _optional_number)
     converter.register_structure_hook(int | float | str | None, _scalar)
     return converter
 

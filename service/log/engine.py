@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, StaticPool, create_engine, event, inspect, text
+from sqlalchemy import Connection, Engine, QueuePool, create_engine, event, inspect, text
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
 from context_paging.migrations import BASE_TABLE, HEAD
 
+from .database_errors import telling_errors
 from .errors import ForeignLog, LogUnavailable
 
 MIGRATION_LOCK = 0x636F6E74657874
@@ -32,26 +31,13 @@ def open_engine(location: str) -> Engine:
     """
     url = _url(location)
     with telling_errors(str(url.render_as_string(hide_password=True))):
-        engine = _sqlite_engine(url) if url.get_backend_name() == "sqlite" else create_engine(url)
+        engine = _sqlite_engine(url) if url.get_backend_name() == "sqlite" else _server_engine(url)
         try:
             _ensure_schema(engine)
         except BaseException:
             engine.dispose()
             raise
     return engine
-
-
-@contextmanager
-def telling_errors(where: str) -> Iterator[None]:
-    """Turn database errors into `LogUnavailable`."""
-    try:
-        yield
-    except (SQLAlchemyError, sqlite3.Error, OSError) as error:
-        reason = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
-        raise LogUnavailable(
-            f"the log {where} cannot be used: {str(reason).strip().splitlines()[0]}. Check that it exists "
-            "and is a log, that there is space, and that you may write to it."
-        ) from error
 
 
 def reading(connection: Connection) -> Connection:
@@ -67,19 +53,40 @@ def _url(location: str) -> URL:
         return URL.create("sqlite", database=str(path))
     try:
         url = make_url(location)
-        url.get_dialect()
+        dialect = url.get_dialect()
     except (ArgumentError, NoSuchModuleError, ImportError) as error:
-        raise LogUnavailable(
-            f"{location.partition('://')[0]}://… is not a database URL this installation can use: {error}. "
-            "Give a path, sqlite:///path, or postgresql+psycopg://… with the postgres extra."
-        ) from None
+        raise _unusable(location, str(error)) from None
+    if dialect.name not in ("sqlite", "postgresql") or dialect.is_async:
+        raise _unusable(location, "a log is kept in SQLite or PostgreSQL, with a synchronous driver")
     return url
+
+
+def _unusable(location: str, reason: str) -> LogUnavailable:
+    # Only the scheme: what follows may hold a password.
+    return LogUnavailable(
+        f"{location.partition('://')[0]}://… is not a database URL this installation can use: {reason}. "
+        "Give a path, sqlite:///path, or postgresql+psycopg://… with the postgres extra."
+    )
+
+
+def _server_engine(url: URL) -> Engine:
+    try:
+        return create_engine(url)
+    except ImportError as error:
+        raise _unusable(url.drivername + "://", str(error)) from None
 
 
 def _sqlite_engine(url: URL) -> Engine:
     in_memory = url.database in (None, "", ":memory:")
     engine = (
-        create_engine(url, poolclass=StaticPool, connect_args={"check_same_thread": False})
+        # One connection is the database: threads take turns with it.
+        create_engine(
+            url,
+            poolclass=QueuePool,
+            pool_size=1,
+            max_overflow=0,
+            connect_args={"check_same_thread": False},
+        )
         if in_memory
         else create_engine(url, connect_args={"timeout": BUSY_SECONDS})
     )
@@ -90,7 +97,8 @@ def _sqlite_engine(url: URL) -> Engine:
         connection.isolation_level = None
         connection.execute(f"PRAGMA busy_timeout = {BUSY_SECONDS * 1000}")
         _write_ahead(connection)
-        # A commit survives the end of the process; a power cut may take the newest ones, never the file.
+        # Not FULL: that waits for the disk at every commit, thus in every provider call. With NORMAL a commit
+        # survives the end of the process, also by kill -9; a power cut may take the newest, never the file.
         connection.execute("PRAGMA synchronous = NORMAL")
 
     @event.listens_for(engine, "begin")
@@ -106,7 +114,10 @@ def _write_ahead(connection: Any) -> None:
     deadline = time.monotonic() + BUSY_SECONDS
     while True:
         try:
-            connection.execute("PRAGMA journal_mode = WAL")
+            tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+            # The mode stays with the file, and a file that is not a log is none of our business.
+            if not tables or BASE_TABLE in tables:
+                connection.execute("PRAGMA journal_mode = WAL")
             return
         except sqlite3.OperationalError as error:
             if "locked" not in str(error) or time.monotonic() > deadline:
@@ -125,7 +136,7 @@ def _ensure_schema(engine: Engine) -> None:
         revision = _revision(connection)
         if revision == HEAD:
             return
-        if revision is None and inspect(connection).get_table_names():
+        if revision is None and set(inspect(connection).get_table_names()) - {BASE_TABLE}:
             raise ForeignLog(
                 f"{_name(engine)} holds tables of something else; give the log a database of its own"
             )

@@ -18,18 +18,21 @@ class ForeignLog(ContextPagingError):
 
 
 class SessionConflict(ContextPagingError):
-    """Another writer appended to the session.
+    """Another writer appended to the session, or an id of the append is taken.
 
     Attributes:
         expected: the last sequence the writer knew.
-        found: the last sequence in the log.
+        found: the last sequence in the log; equal to ``expected`` when an id is taken.
     """
 
     code = "SESSION_CONFLICT"
 
     def __init__(self, session_id: str, expected: int, found: int) -> None:
         super().__init__(
-            f"session {session_id!r} is at event {found} in the log, not at {expected}: another writer "
+            f"session {session_id!r} cannot take these events: the log has other events or a provider call "
+            "with an id of theirs. Give every event and every call a new id."
+            if expected == found
+            else f"session {session_id!r} is at event {found} in the log, not at {expected}: another writer "
             "appends to it. Give every live session its own id."
         )
         self.session_id = session_id

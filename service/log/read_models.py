@@ -32,6 +32,20 @@ class NewEvent:
     call_id: str | None
 
 
+def earlier_calls(events: Iterable[NewEvent]) -> set[str]:
+    """Ids of the calls that events decide or answer, and that began before these events."""
+    begun: set[str] = set()
+    earlier: set[str] = set()
+    for new in events:
+        if new.call_id is None or new.call_id in begun:
+            continue
+        if isinstance(new.event, ContextRequested | ContextBypassed):
+            begun.add(new.call_id)
+        elif isinstance(new.event, ContextSelected | ContextAborted | TurnEnded):
+            earlier.add(new.call_id)
+    return earlier
+
+
 @dataclass(slots=True)
 class SessionModel:
     """The read models of one session while events are folded into them.

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
 from context_paging.domain.events import Event
 
@@ -22,7 +23,10 @@ class Record:
 
 @dataclass(frozen=True)
 class StoredEvent:
-    """An event in the log. ``position`` is global; ``sequence`` counts from 1 within the session."""
+    """An event in the log, its fields in the order of the table's columns.
+
+    ``position`` is global; ``sequence`` counts from 1 within the session.
+    """
 
     position: int
     session_id: str
@@ -33,6 +37,11 @@ class StoredEvent:
     recorded_at: datetime
     call_id: str | None
     payload: str
+
+    @classmethod
+    def make(cls, columns: Iterable[Any]) -> Self:
+        """An event from a row of the table."""
+        return cls(*columns)
 
     @cached_property
     def event(self) -> Event:

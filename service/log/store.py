@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from sqlalchemy import Connection, Engine, Row, Select, delete, insert, select, update
+from sqlalchemy import Engine, Row, Select, select
 from sqlalchemy.exc import IntegrityError
 
-from context_paging.domain.events import SCHEMA_VERSION, TurnEnded
-
-from .codec import encode
-from .engine import open_engine, reading, telling_errors
-from .errors import SessionConflict, UnknownCall, UnknownSession
-from .read_models import NewEvent, SessionModel
+from .append import append, repeated, rows_of
+from .database_errors import telling_errors
+from .engine import open_engine, reading
+from .errors import UnknownCall, UnknownSession
+from .rebuild import rebuild
 from .records import Record, StoredCall, StoredEvent, StoredSession
 from .tables import events, provider_calls, sessions
 
@@ -61,27 +60,28 @@ class EventLog:
     ) -> int:
         """Append records to a session in one transaction, with the read models; all or nothing.
 
-        ``expected_sequence`` is the last sequence the writer knows, 0 for a new session. Repeating an append
-        that was acknowledged changes nothing. ``label`` names a new session for people.
+        ``expected_sequence`` is the last sequence the writer knows, 0 for a new session. Records the session
+        already took, all of them and in this order, are a no-op. ``label`` names a new session for people.
 
         Returns:
             The sequence of the last record.
 
         Raises:
-            SessionConflict: another writer appended to the session.
+            SessionConflict: another writer appended to the session, or an event or call id is taken.
+            InvalidEvent: an event holds what cannot be stored.
             LogUnavailable: the database does not take the records.
         """
         if not records:
             return expected_sequence
-        payloads = [encode(record.event) for record in records]
+        rows = rows_of(session_id, expected_sequence, records)
         with telling_errors(self._name):
             try:
                 with self._engine.begin() as connection:
-                    return _append(connection, session_id, expected_sequence, records, payloads, label)
+                    return append(connection, session_id, expected_sequence, records, rows, label)
             except IntegrityError:
-                # A writer on another connection was faster, or this very append was acknowledged before.
+                # A writer on another connection was faster, or these very records are there already.
                 with reading(self._engine.connect()) as connection:
-                    return _repeated(connection, session_id, expected_sequence, records)
+                    return repeated(connection, session_id, expected_sequence, records)
 
     def sessions(self) -> list[StoredSession]:
         """All sessions, the one that started last at the end."""
@@ -107,13 +107,18 @@ class EventLog:
         *,
         newest_first: bool = False,
     ) -> list[StoredCall]:
-        """Provider calls, of one session or outcome if given, in the order they were requested."""
+        """Provider calls, of one session or outcome if given, in the order they were requested.
+
+        Within one session that is the order of their numbers, whatever the clock did.
+        """
         query = select(provider_calls)
         if session_id is not None:
             query = query.where(provider_calls.c.session_id == session_id)
         if outcome is not None:
             query = query.where(provider_calls.c.outcome == outcome)
-        order = (provider_calls.c.requested_at, provider_calls.c.session_id, provider_calls.c.number)
+        by_number = (provider_calls.c.number,)
+        by_time = (provider_calls.c.requested_at, provider_calls.c.session_id, provider_calls.c.number)
+        order = by_time if session_id is None else by_number
         query = query.order_by(*((column.desc() for column in order) if newest_first else order))
         rows = self._rows(query if limit is None else query.limit(limit))
         return [StoredCall._make(row) for row in rows]
@@ -146,7 +151,7 @@ class EventLog:
         while True:
             rows = self._rows(query.where(events.c.sequence > after).limit(READ_AT_ONCE))
             for row in rows:
-                yield _stored_event(row)
+                yield StoredEvent.make(row)
             if len(rows) < READ_AT_ONCE:
                 return
             after = rows[-1].sequence
@@ -157,113 +162,9 @@ class EventLog:
         Raises:
             InvalidEvent: a stored event cannot be read; nothing has changed.
         """
-        labels = {session.session_id: session.label for session in self.sessions()}
         with telling_errors(self._name), self._engine.begin() as connection:
-            connection.execute(delete(provider_calls))
-            connection.execute(delete(sessions))
-            ids = connection.scalars(select(events.c.session_id).distinct()).all()
-            for session_id in ids:
-                model = SessionModel()
-                query = select(events).where(events.c.session_id == session_id).order_by(events.c.sequence)
-                stored = (_stored_event(row) for row in connection.execute(query))
-                new = (NewEvent(s.event, s.sequence, s.recorded_at, s.call_id) for s in stored)
-                model.fold(session_id, labels.get(session_id), new)
-                _write_models(connection, model, known=set(), is_new=True)
-        return len(ids)
+            return rebuild(connection)
 
     def _rows(self, query: Select[Any]) -> Sequence[Row[Any]]:
         with telling_errors(self._name), reading(self._engine.connect()) as connection:
             return connection.execute(query).all()
-
-
-def _stored_event(row: Row[Any]) -> StoredEvent:
-    return StoredEvent(
-        position=row.position,
-        session_id=row.session_id,
-        sequence=row.sequence,
-        event_id=row.event_id,
-        type=row.type,
-        schema_version=row.schema_version,
-        recorded_at=row.recorded_at,
-        call_id=row.call_id,
-        payload=row.payload,
-    )
-
-
-def _append(
-    connection: Connection,
-    session_id: str,
-    expected: int,
-    records: Sequence[Record],
-    payloads: Sequence[str],
-    label: str | None,
-) -> int:
-    row = connection.execute(select(sessions).where(sessions.c.session_id == session_id)).first()
-    model = SessionModel(None if row is None else StoredSession._make(row))
-    found = 0 if model.session is None else model.session.last_sequence
-    if found != expected:
-        return _repeated(connection, session_id, expected, records)
-    rows = [
-        {
-            "session_id": session_id,
-            "sequence": expected + number,
-            "event_id": record.event_id,
-            "type": record.event.type,
-            "schema_version": SCHEMA_VERSION,
-            "recorded_at": record.recorded_at,
-            "call_id": record.call_id,
-            "payload": payload,
-        }
-        for number, (record, payload) in enumerate(zip(records, payloads, strict=True), 1)
-    ]
-    connection.execute(insert(events), rows)
-    answered = {r.call_id for r in records if isinstance(r.event, TurnEnded) and r.call_id is not None}
-    known = _calls(connection, answered) if answered else {}
-    model.calls.update(known)
-    model.fold(
-        session_id,
-        label,
-        [
-            NewEvent(record.event, expected + number, record.recorded_at, record.call_id)
-            for number, record in enumerate(records, 1)
-        ],
-    )
-    _write_models(connection, model, known=set(known), is_new=row is None)
-    return expected + len(records)
-
-
-def _calls(connection: Connection, call_ids: Iterable[str]) -> dict[str, StoredCall]:
-    query = select(provider_calls).where(provider_calls.c.call_id.in_(list(call_ids)))
-    return {row.call_id: StoredCall._make(row) for row in connection.execute(query)}
-
-
-def _write_models(connection: Connection, model: SessionModel, *, known: set[str], is_new: bool) -> None:
-    session = model.session
-    if session is None:
-        return
-    if is_new:
-        connection.execute(insert(sessions), session._asdict())
-    else:
-        connection.execute(
-            update(sessions).where(sessions.c.session_id == session.session_id).values(session._asdict())
-        )
-    added = [model.calls[call_id]._asdict() for call_id in sorted(model.changed - known)]
-    if added:
-        connection.execute(insert(provider_calls), added)
-    for call_id in model.changed & known:
-        values = model.calls[call_id]._asdict()
-        connection.execute(update(provider_calls).where(provider_calls.c.call_id == call_id).values(values))
-
-
-def _repeated(connection: Connection, session_id: str, expected: int, records: Sequence[Record]) -> int:
-    """The sequence of an append that was acknowledged before; otherwise a conflict."""
-    last = expected + len(records)
-    query = (
-        select(events.c.event_id)
-        .where(events.c.session_id == session_id, events.c.sequence > expected, events.c.sequence <= last)
-        .order_by(events.c.sequence)
-    )
-    if list(connection.scalars(query)) == [record.event_id for record in records]:
-        return last
-    newest = select(sessions.c.last_sequence).where(sessions.c.session_id == session_id)
-    raise SessionConflict(session_id, expected, connection.scalar(newest) or 0)

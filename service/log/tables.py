@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
-    DateTime,
-    Dialect,
-    Float,
     Index,
     Integer,
     MetaData,
     String,
     Table,
     Text,
-    TypeDecorator,
     UniqueConstraint,
 )
+
+from .column_types import HostText, TokenCount, UtcDateTime
 
 metadata = MetaData(
     naming_convention={
@@ -29,27 +25,6 @@ metadata = MetaData(
     }
 )
 
-
-class UtcDateTime(TypeDecorator[datetime]):
-    """A moment with a time zone, whatever the database makes of it."""
-
-    impl = DateTime(timezone=True)
-    cache_ok = True
-
-    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """To UTC; SQLite keeps no zone."""
-        if value is None:
-            return None
-        moment = value.astimezone(UTC)
-        return moment.replace(tzinfo=None) if dialect.name == "sqlite" else moment
-
-    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """From UTC."""
-        if value is None:
-            return None
-        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
-
-
 # SQLite numbers rows by itself only in a column of the type INTEGER.
 _position = BigInteger().with_variant(Integer(), "sqlite")
 
@@ -57,13 +32,13 @@ events = Table(
     "events",
     metadata,
     Column("position", _position, primary_key=True, autoincrement=True),
-    Column("session_id", String, nullable=False),
+    Column("session_id", HostText, nullable=False),
     Column("sequence", BigInteger, nullable=False),
-    Column("event_id", String, nullable=False),
+    Column("event_id", HostText, nullable=False),
     Column("type", String, nullable=False),
     Column("schema_version", Integer, nullable=False),
     Column("recorded_at", UtcDateTime, nullable=False),
-    Column("call_id", String),
+    Column("call_id", HostText),
     Column("payload", Text, nullable=False),
     UniqueConstraint("session_id", "sequence"),
     UniqueConstraint("event_id"),
@@ -74,8 +49,8 @@ events = Table(
 sessions = Table(
     "sessions",
     metadata,
-    Column("session_id", String, primary_key=True),
-    Column("label", String),
+    Column("session_id", HostText, primary_key=True),
+    Column("label", HostText),
     Column("started_at", UtcDateTime, nullable=False),
     Column("last_at", UtcDateTime, nullable=False),
     Column("last_sequence", BigInteger, nullable=False),
@@ -83,15 +58,15 @@ sessions = Table(
     Column("calls", BigInteger, nullable=False),
     Column("aborted_calls", BigInteger, nullable=False),
     Column("cuts", BigInteger, nullable=False),
-    Column("model", String),
+    Column("model", HostText),
     Index(None, "started_at"),
 )
 
 provider_calls = Table(
     "provider_calls",
     metadata,
-    Column("call_id", String, primary_key=True),
-    Column("session_id", String, nullable=False),
+    Column("call_id", HostText, primary_key=True),
+    Column("session_id", HostText, nullable=False),
     Column("number", BigInteger, nullable=False),
     Column("sequence", BigInteger, nullable=False),
     Column("requested_at", UtcDateTime, nullable=False),
@@ -99,14 +74,14 @@ provider_calls = Table(
     Column("rule", String),
     Column("code", String),
     Column("fallback", String),
-    Column("estimated_tokens", Float),
-    Column("budget_tokens", Float),
-    Column("target_tokens", Float),
-    Column("resident_tokens", Float),
-    Column("context_window", Float),
+    Column("estimated_tokens", TokenCount),
+    Column("budget_tokens", TokenCount),
+    Column("target_tokens", TokenCount),
+    Column("resident_tokens", TokenCount),
+    Column("context_window", TokenCount),
     Column("evicted_units", Integer, nullable=False),
     Column("advanced", Boolean, nullable=False),
-    Column("response_tokens", Float),
+    Column("response_tokens", TokenCount),
     UniqueConstraint("session_id", "number"),
     Index(None, "outcome", "requested_at"),
     Index(None, "requested_at"),

@@ -140,9 +140,10 @@ def test_a_new_log_on_a_read_only_medium_is_unavailable(tmp_path: Path) -> None:
         EventLog.open(f"sqlite:///file:{tmp_path}/log.db?mode=ro&uri=true")
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_new_log_in_a_folder_that_is_read_only_is_unavailable(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
+    if os.access(tmp_path, os.W_OK):
+        pytest.skip("this user may write everywhere")
 
     with pytest.raises(LogUnavailable, match="this user may write"):
         EventLog.open(str(tmp_path / "log.db"))
