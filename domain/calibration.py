@@ -94,10 +94,11 @@ class Costs:
 
     def constant(self, conversation: Conversation) -> float:
         """What is added to every estimate of this selection, from the original input (design, section 6)."""
-        if self.context_tokens is None or conversation.last is None:
-            return 0 if self.context_tokens is None else self.context_tokens - self.resident
+        if self.context_tokens is None:
+            return 0
+        messages = 0 if conversation.last is None else conversation.last.input_tokens
         surplus = sum(weight - conversation.at(index).tokens for index, weight in self.weights.items())
-        return self.context_tokens - (self.resident + conversation.last.input_tokens + surplus)
+        return self.context_tokens - (self.resident + messages + surplus)
 
 
 def sent_request(
@@ -115,9 +116,7 @@ def sent_request(
         if step.index in replaced:
             messages.append(SentMessage(b"", replaced[step.index], False))
             continue
-        slot = None
-        if stored is not None and step.ref.role != "system":
-            slot = stored.find(step.ref.fingerprint, next_slot)
+        slot = None if stored is None else stored.find(step.ref, next_slot)
         if slot is not None:
             next_slot = slot + 1
         messages.append(SentMessage(step.ref.fingerprint, step.tokens, slot is not None))

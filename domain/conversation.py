@@ -90,11 +90,6 @@ class Step:
         return self.input_tokens - (0 if self.previous is None else self.previous.input_tokens)
 
     @property
-    def starts_request(self) -> bool:
-        """Whether a request starts here."""
-        return self.request is self
-
-    @property
     def exchange_complete(self) -> bool:
         """Whether the exchange that is open here needs no further result."""
         owner = self.exchange
@@ -120,6 +115,11 @@ class Conversation:
     def length(self) -> int:
         """Number of messages."""
         return 0 if self.last is None else self.last.index + 1
+
+    @property
+    def active_request(self) -> Step | None:
+        """Where the newest request starts, if any does."""
+        return None if self.last is None else self.last.request
 
     @property
     def valid(self) -> bool:
@@ -196,7 +196,7 @@ def _first_to_match_again(
     step = last.unstored
     while step is not None:
         first_slot = 0 if step.previous is None else step.previous.next_slot
-        if step.ref.role != "system" and stored.find(step.ref.fingerprint, first_slot) is not None:
+        if stored.find(step.ref, first_slot) is not None:
             start = min(start, step.index)
         step = None if step.previous is None else step.previous.unstored
     return start
@@ -228,9 +228,7 @@ def _jump(previous: Step | None) -> Step | None:
 
 def _match(step: Step, previous: Step | None, stored: Projection | None) -> None:
     next_slot = 0 if previous is None else previous.next_slot
-    slot: int | None = None
-    if stored is not None and step.ref.role != "system":
-        slot = stored.find(step.ref.fingerprint, next_slot)
+    slot = None if stored is None else stored.find(step.ref, next_slot)
     step.outgoing_only = stored is not None and slot is None
     step.slot = NO_SLOT if slot is None else slot
     step.next_slot = next_slot if slot is None else slot + 1

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from .errors import InvalidEntry
 from .estimation import TokenEstimator
-from .messages import Message, MessageRef, digest, optional_text, text
+from .messages import INTERRUPTED, Message, MessageRef, digest, optional_text, text, text_content
 
 E = TypeVar("E")
 Entry = Mapping[str, Any]
@@ -99,7 +99,7 @@ def edited_message(edit: Entry, target: Entry) -> Message | None:
         return None
     content = replacement.get("content")
     if isinstance(content, str) and message.get("role") in ("assistant", "toolResult"):
-        content = [{"type": "text", "text": content}]
+        content = text_content(content)
     return {**message, "content": content}
 
 
@@ -217,7 +217,7 @@ def _digest_edit(
             message is None
             and original is not None
             and original.get("role") == "assistant"
-            and original.get("stopReason") in ("aborted", "error")
+            and original.get("stopReason") in INTERRUPTED
         ),
     )
 

@@ -48,9 +48,3 @@ class InvalidEvent(ContextPagingError):
     """A stored event has an unknown type or schema version, or fields that do not fit them."""
 
     code = "INVALID_EVENT"
-
-
-class InvalidSettings(ContextPagingError):
-    """Settings sources are not JSON objects."""
-
-    code = "INVALID_SETTINGS"

@@ -182,6 +182,11 @@ class ContextSelected:
     evicted_units: int = 0
     largest: tuple[UnitSize, ...] = ()
 
+    @property
+    def advanced(self) -> bool:
+        """Whether the cut moved."""
+        return self.cut is not None and self.cut.frontier != self.frontier_before
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextAborted:

@@ -142,6 +142,11 @@ def content_blocks(content: Any) -> Iterator[Mapping[str, Any]]:
                 yield block
 
 
+def text_content(text: str) -> list[dict[str, str]]:
+    """Content that is one block of text."""
+    return [{"type": "text", "text": text}]
+
+
 def tool_calls(message: Message) -> Iterator[Mapping[str, Any]]:
     """The tool-call blocks of an assistant message that have an id and a name."""
     for block in content_blocks(message.get("content")):

@@ -76,9 +76,11 @@ class Projection:
         """Whether an edit changed the content of a slot."""
         return slot in self._slots.edited
 
-    def find(self, fingerprint: bytes, start: int) -> int | None:
-        """The first slot from ``start`` on that holds a message."""
-        slots = self._slots
+    def find(self, message: MessageRef, start: int) -> int | None:
+        """The first slot from ``start`` on that an outgoing message matches. System messages match none."""
+        if message.role == "system":
+            return None
+        slots, fingerprint = self._slots, message.fingerprint
         if start < self.length and slots.messages[start].fingerprint == fingerprint:
             return start
         return slots.by_fingerprint.first(fingerprint, start, self.length)

@@ -8,7 +8,7 @@ from typing import Any
 
 from context_paging.domain.conversation import Conversation
 from context_paging.domain.cut import Frontier
-from context_paging.domain.entries import Entry, branch_to
+from context_paging.domain.entries import Entry
 from context_paging.domain.events import ContextAborted, ContextSelected
 from context_paging.domain.projection import Projection
 
@@ -63,7 +63,7 @@ class ReplayedCall:
 
 def count_calls(file: SessionFile) -> int:
     """How many context requests a replay of a file makes."""
-    return sum(map(_is_assistant, branch_to(file.leaf_id, {entry["id"]: entry for entry in file.entries})))
+    return sum(map(_is_assistant, file.branch()))
 
 
 def replay(file: SessionFile, session: Session, options: ReplayOptions) -> Iterator[ReplayedCall]:
@@ -79,12 +79,10 @@ def replay(file: SessionFile, session: Session, options: ReplayOptions) -> Itera
         project_settings=options.project_settings,
         project_trusted=options.project_trusted,
     )
-    # An edit may come before the entry it edits is on the branch, so the whole tree is looked up.
-    by_id = {entry["id"]: entry for entry in file.entries}
     before: list[Entry] = []
     windows = (_Sent(), _Sent())
     number = 0
-    for entry in branch_to(file.leaf_id, by_id):
+    for entry in file.branch():
         if not _is_assistant(entry):
             before.append(entry)
             if entry.get("type") == "compaction":

@@ -46,11 +46,7 @@ def print_report(
 def advanced(call: ReplayedCall) -> bool:
     """Whether the cut moved at a call."""
     outcome = call.reply.outcome
-    return (
-        isinstance(outcome, ContextSelected)
-        and outcome.cut is not None
-        and outcome.cut.frontier != outcome.frontier_before
-    )
+    return isinstance(outcome, ContextSelected) and outcome.advanced
 
 
 def _is_event(call: ReplayedCall) -> bool:

@@ -27,7 +27,6 @@ from context_paging.domain.events import (
     ContextRequested,
     ContextSelected,
     Event,
-    HistoryUnavailable,
     ModelSelected,
     PagingToggled,
     SessionShutDown,
@@ -36,7 +35,7 @@ from context_paging.domain.events import (
     StatusPublished,
     TurnEnded,
 )
-from context_paging.domain.messages import Message, MessageRef, digest
+from context_paging.domain.messages import Message, MessageRef, digest, text_content
 from context_paging.domain.reducers import evolve
 from context_paging.domain.selection.notices import notice_message
 from context_paging.domain.state import SessionState
@@ -296,11 +295,10 @@ class Session:
 
     def _refreshed(self) -> list[Event]:
         refreshed = self._stored.refresh()
-        unchanged = refreshed.kept == self._state.branch.length and not refreshed.appended
-        if not unchanged:
+        if refreshed.kept != self._state.branch.length or refreshed.appended:
             return [refreshed]
-        error = self._state.branch.history.error
-        return [] if error is None else [HistoryUnavailable(code=error)]
+        # An unchanged branch is not logged again, but what a refresh of it says still holds.
+        return list(decide(self._state, refreshed, self._estimator))
 
     def _commit(self, events: Iterable[Event], call_id: str | None) -> tuple[Event, ...]:
         state, taken = self._state, []
@@ -356,9 +354,7 @@ def _sent_messages(original: Sequence[Message], selected: ContextSelected) -> li
     if selected.replaced:
         texts = {id(original[item.index]): item.text for item in selected.replaced}
         sent = [
-            {**message, "content": [{"type": "text", "text": texts[id(message)]}]}
-            if id(message) in texts
-            else message
+            {**message, "content": text_content(texts[id(message)])} if id(message) in texts else message
             for message in sent
         ]
     return sent

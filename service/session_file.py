@@ -12,7 +12,7 @@ from io import BufferedReader, FileIO
 from pathlib import Path
 from typing import Any
 
-from context_paging.domain.entries import Entry
+from context_paging.domain.entries import Entry, branch_to
 from context_paging.domain.errors import ContextPagingError
 from context_paging.domain.session_format import Problem, session_records
 
@@ -43,6 +43,10 @@ class SessionFile:
     entries: list[Entry]
     leaf_id: str | None
     problems: list[Problem]
+
+    def branch(self) -> list[Entry]:
+        """The active branch, from its root to the leaf."""
+        return branch_to(self.leaf_id, {entry["id"]: entry for entry in self.entries})
 
 
 def read_session_file(path: Path | str) -> SessionFile:

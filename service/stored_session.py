@@ -70,9 +70,8 @@ class StoredSession:
                 continue
             self._entries[ref.id] = entry
             self._refs[ref.id] = ref
-            message = context_message(entry)
-            if message is not None and ref.message is not None and entry.get("type") == "message":
-                self._known[id(message)] = ref.message
+            if ref.type == "message" and ref.message is not None:
+                self._known[id(entry["message"])] = ref.message
             self.move_to(ref.id)
 
     def move_to(self, leaf_id: str | None) -> None:

@@ -82,6 +82,6 @@ def _column(calls: Sequence[ReplayedCall]) -> _Column:
         history=max(call.history_tokens for call in calls),
         window=max((call.sent_tokens for call in calls), default=0),
         budget=max((outcome.budget_tokens for outcome in selected), default=0),
-        cut=any(o.cut is not None and o.cut.frontier != o.frontier_before for o in selected),
+        cut=any(outcome.advanced for outcome in selected),
         aborted=any(isinstance(outcome, ContextAborted) for outcome in outcomes),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from ..cut import resolves
+from ..entries import EntryRef
 from ..events import (
     AttemptCancelled,
     BranchNavigated,
@@ -79,11 +80,15 @@ def transition_of(state: SessionState, event: Event) -> Transition | None:
 
 def unseen_entries(state: SessionState) -> frozenset[str]:
     """Ids of the branch's compactions and edits that have not been dealt with."""
-    return frozenset(entry.id for entry in state.branch.invalidating if entry.id not in state.seen)
+    return frozenset(entry.id for entry in _unseen(state))
+
+
+def _unseen(state: SessionState) -> list[EntryRef]:
+    return [entry for entry in state.branch.invalidating if entry.id not in state.seen]
 
 
 def _of_refresh(state: SessionState) -> Transition | None:
-    unseen = [entry for entry in state.branch.invalidating if entry.id not in state.seen]
+    unseen = _unseen(state)
     if not unseen:
         return None
     # A failed response was never sent, so leaving it out changes nothing that was.

@@ -18,6 +18,7 @@ from .window import Unit, Window
 
 LARGEST_UNITS = 8
 """How many units an outcome names."""
+_SHORTEN = "Shorten the request or the resident input, or raise the token budget."
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,7 @@ class Eviction:
 
     Attributes:
         count: units that left.
+        retained: estimate of what goes out, references in place of what they replace, without the notice.
         boundary: the newest place that a key names; of the remembered cut if nothing later has one.
         ends_keyless: whether the last evicted unit has no key.
         failure: why no cut can be made of this run.
@@ -82,15 +84,18 @@ class Evictor:
         """An estimate, resident input included, with the calibration of this selection."""
         return estimate + self.constant
 
+    def shown(self, estimate: float) -> float:
+        """The same as people and hosts see it: never negative."""
+        return max(0, self.calibrated(estimate))
+
     def request_tokens(self, window: Window) -> float:
         """Resident input, envelope and trailing messages: what goes out whatever is evicted."""
         costs = self._costs
         return costs.resident + costs.total(window.envelope) + costs.total(window.trailing)
 
-    def retained_tokens(self, window: Window, evicted: int = 0) -> float:
-        """What goes out after ``evicted`` units left."""
-        units = window.units[evicted:]
-        return self.request_tokens(window) + sum(self._costs.total(unit.steps) for unit in units)
+    def retained_tokens(self, window: Window) -> float:
+        """What goes out as long as no unit left."""
+        return self.request_tokens(window) + sum(self._costs.total(unit.steps) for unit in window.units)
 
     def parts(self, window: Window, retained: float, notice: float) -> Parts:
         """The split of an estimate."""
@@ -100,20 +105,22 @@ class Evictor:
 
     def largest(self, window: Window, evicted: int) -> tuple[UnitSize, ...]:
         """The largest units that are still in the window."""
+        sized = [(self._costs.total(unit.steps), unit) for unit in window.units[evicted:]]
+        # Ids are looked up for those that are shown, not for the whole window.
+        sized.sort(key=lambda pair: (-pair[0], pair[1].steps[0].index))
         protected = self._unread(window)
-        sizes = [
+        return tuple(
             UnitSize(
                 unit.kind,
                 unit.steps[0].index,
                 unit.steps[-1].index,
-                self._costs.total(unit.steps),
+                tokens,
                 unit is protected,
                 next(self._known_ids(reversed(unit.steps)), None),
                 tuple(dict.fromkeys(call.name for step in unit.steps for call in step.ref.calls)),
             )
-            for unit in window.units[evicted:]
-        ]
-        return tuple(sorted(sizes, key=lambda size: (-size.tokens, size.first))[:LARGEST_UNITS])
+            for tokens, unit in sized[:LARGEST_UNITS]
+        )
 
     def run(self, window: Window, destination: float, previous: Cut | None, *, keyed: bool) -> Eviction:
         """Evict until the calibrated estimate is at ``destination``, if it is above the budget at all.
@@ -137,7 +144,7 @@ class Evictor:
         count = 0
         while not self._fits(retained, notice, min(destination, limits.budget)):
             if count == len(window.units) or window.units[count] is unread:
-                mode, notice, replaced = self._protected(window, count, retained, notice, unread)
+                mode, retained, notice, replaced = self._protected(window, count, retained, notice, unread)
                 return Eviction(mode, count, retained, notice, replaced, boundary, ends_keyless, failure)
             unit = window.units[count]
             count += 1
@@ -162,19 +169,19 @@ class Evictor:
 
     def _protected(
         self, window: Window, count: int, retained: float, notice: Notice | None, unread: Unit | None
-    ) -> tuple[Mode, Notice | None, tuple[Replacement, ...]]:
+    ) -> tuple[Mode, float, Notice | None, tuple[Replacement, ...]]:
         # Only protected content is left.
         if self._fits(retained, notice, self._limits.budget):
-            return Mode.PAGED, notice, ()
+            return Mode.PAGED, retained, notice, ()
         if unread is None:
             self._refuse_retained(window, count, retained, notice)
         overflow = self._notices.overflow()
         if self._fits(retained, overflow, self._limits.window):
-            return Mode.PROTECTED_OVERFLOW, overflow, ()
+            return Mode.PROTECTED_OVERFLOW, retained, overflow, ()
         replaced, saved = self._references(unread)
         recovery = self._notices.recovery()
         if self._fits(retained - saved, recovery, self._limits.window):
-            return Mode.RECOVERY, recovery, replaced
+            return Mode.RECOVERY, retained - saved, recovery, replaced
         self._refuse_references(window, count, retained - saved, recovery)
 
     def _references(self, unread: Unit) -> tuple[tuple[Replacement, ...], float]:
@@ -235,12 +242,12 @@ class Evictor:
         return unit if calls and results else None
 
     def _refuse_request(self, window: Window, request: float) -> NoReturn:
-        estimate, budget = max(0, self.calibrated(request)), self._limits.budget
+        estimate, budget = self.shown(request), self._limits.budget
         raise Refused(
             SelectionErrorCode.ACTIVE_REQUEST_TOO_LARGE,
             Rule.REQUEST_OVER_BUDGET,
             f"Resident plus active request estimate {estimate:.15g} exceeds budget estimate {budget:.15g}. "
-            "Shorten the request or the resident input, or raise the token budget.",
+            f"{_SHORTEN}",
             self.parts(window, request, 0),
             0,
         )
@@ -248,22 +255,21 @@ class Evictor:
     def _refuse_retained(
         self, window: Window, count: int, retained: float, notice: Notice | None
     ) -> NoReturn:
-        notice_tokens = notice.tokens if notice else 0
-        estimate, budget = max(0, self.calibrated(retained + notice_tokens)), self._limits.budget
-        active = window.has_active_turn
+        parts = self.parts(window, retained, notice.tokens if notice else 0)
+        estimate, budget = self.shown(retained + parts.notice), self._limits.budget
         raise Refused(
             SelectionErrorCode.ACTIVE_REQUEST_TOO_LARGE
-            if active
+            if window.has_active_turn
             else SelectionErrorCode.RESIDENT_INPUT_TOO_LARGE,
             Rule.RETAINED_OVER_BUDGET,
             f"Resident and retained request estimate {estimate:.15g} exceeds budget estimate {budget:.15g}. "
-            "Shorten the request or the resident input, or raise the token budget.",
-            self.parts(window, retained, notice_tokens),
+            f"{_SHORTEN}",
+            parts,
             count,
         )
 
     def _refuse_references(self, window: Window, count: int, retained: float, notice: Notice) -> NoReturn:
-        estimate, limit = max(0, self.calibrated(retained + notice.tokens)), self._limits.window
+        estimate, limit = self.shown(retained + notice.tokens), self._limits.window
         raise Refused(
             SelectionErrorCode.ACTIVE_REQUEST_TOO_LARGE,
             Rule.REFERENCES_OVER_WINDOW,

@@ -59,8 +59,7 @@ def _may_match(conversation: Conversation, stored: Projection, key: CutKey) -> l
 
 
 def _in_region(conversation: Conversation, step: Step, kind: FrontierKind) -> bool:
-    last = conversation.last
-    active = None if last is None else last.request
+    active = conversation.active_request
     if step.dropped:
         return False
     if kind is FrontierKind.PREFIX:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ..cut import Notice
 from ..estimation import TokenEstimator
 from ..json_text import stringify
-from ..messages import Message
+from ..messages import Message, text_content
 
 REFERENCE_LIMIT = 2_000
 """Characters of the first page a reference asks for."""
@@ -30,7 +30,7 @@ def notice_message(text: str) -> Message:
 
 def reference_message(text: str) -> Message:
     """A tool result as far as its estimate goes, with a reference as its content."""
-    return {"role": "toolResult", "content": [{"type": "text", "text": text}]}
+    return {"role": "toolResult", "content": text_content(text)}
 
 
 class Notices:

@@ -149,10 +149,6 @@ class _Run:
         fallback: Fallback | None = None,
     ) -> ContextSelected:
         notice_tokens = evicted.notice.tokens if evicted.notice else 0
-        saved = sum(
-            self._costs.of(self._conversation.at(item.index)) - item.tokens for item in evicted.replaced
-        )
-        retained = evicted.retained - saved
         return ContextSelected(
             mode=evicted.mode,
             rule=rule,
@@ -161,12 +157,12 @@ class _Run:
             replaced=evicted.replaced,
             cut=cut,
             fallback=fallback,
-            estimated_tokens=max(0, self._evictor.calibrated(retained + notice_tokens)),
+            estimated_tokens=self._evictor.shown(evicted.retained + notice_tokens),
             budget_tokens=self._limits.budget,
             target_tokens=self._limits.target,
             resident_tokens=self._request.resident_tokens,
             context_tokens=self._costs.context_tokens,
-            parts=self._evictor.parts(window, retained, notice_tokens),
+            parts=self._evictor.parts(window, evicted.retained, notice_tokens),
             frontier_before=self._state.frontier,
             evicted_units=evicted.count,
             largest=() if rule is Rule.FITS else self._evictor.largest(window, evicted.count),
@@ -179,7 +175,7 @@ class _Run:
             code=refused.code,
             rule=refused.rule,
             message=refused.message,
-            estimated_tokens=max(0, self._evictor.calibrated(estimate)),
+            estimated_tokens=self._evictor.shown(estimate),
             budget_tokens=self._limits.budget,
             target_tokens=self._limits.target,
             resident_tokens=self._costs.resident,
@@ -195,7 +191,7 @@ def _invalid_structure(state: SessionState) -> ContextAborted:
     last = state.conversation.last
     assert last is not None
     step = last.broken or last.exchange or last
-    slot = state.branch.projection.find(step.ref.fingerprint, 0)
+    slot = state.branch.projection.find(step.ref, 0)
     where = "only in this request" if slot is None else f"entry {state.branch.projection.entry_id(slot)}"
     return ContextAborted(
         code=SelectionErrorCode.INVALID_MESSAGE_STRUCTURE,
@@ -220,7 +216,7 @@ def _what_is_wrong(last: Step) -> str:
     if last.broken is None:
         return (
             "A stored tool result follows a tool call that only this request carries"
-            if (last.unowned_result)
+            if last.unowned_result
             else "A tool call has no result yet"
         )
     if last.broken.ref.role == "toolResult":

@@ -79,8 +79,7 @@ def window_of(conversation: Conversation, steps: Iterable[Step], remainder: Unit
     ``steps`` must begin at the start of a unit. ``remainder`` is the rest of a completed turn before them.
     The active turn's envelope and trailing messages are in the window wherever they stand.
     """
-    last = conversation.last
-    active = None if last is None else last.request
+    last, active = conversation.last, conversation.active_request
     before: list[Step] = []
     behind: list[Step] = []
     for step in steps:
@@ -89,11 +88,13 @@ def window_of(conversation: Conversation, steps: Iterable[Step], remainder: Unit
         elif not step.in_envelope and not _is_trailing(step):
             behind.append(step)
     units = [] if remainder is None else [remainder]
-    units += [_unit(group) for group in _grouped(before, _same_unit)]
+    for group in _grouped(before, _same_unit):
+        kind = FrontierKind.PREFIX if group[0].request is None else FrontierKind.COMPLETED_TURN
+        units.append(_unit(kind, group))
     active_start = len(units)
     if active is None or last is None:
         return Window(tuple(units), active_start)
-    units += [_active_unit(group) for group in _grouped(behind, _same_exchange)]
+    units += [_unit(FrontierKind.PARTIAL_TURN, group) for group in _grouped(behind, _same_exchange)]
     return Window(
         tuple(units),
         active_start,
@@ -145,10 +146,5 @@ def _same_exchange(before: Step, step: Step) -> bool:
     return step.exchange is not None and step.exchange is before.exchange
 
 
-def _unit(steps: list[Step]) -> Unit:
-    kind = FrontierKind.PREFIX if steps[0].request is None else FrontierKind.COMPLETED_TURN
+def _unit(kind: FrontierKind, steps: list[Step]) -> Unit:
     return Unit(kind, tuple(steps), steps[-1], steps[0].index)
-
-
-def _active_unit(steps: list[Step]) -> Unit:
-    return Unit(FrontierKind.PARTIAL_TURN, tuple(steps), steps[-1], steps[0].index)

@@ -21,7 +21,7 @@ def sessions_command(log: LogOption = None, as_json: JsonOption = False) -> None
     with _open_log(log) as event_log:
         sessions = event_log.sessions()
     if as_json:
-        _print_json([_plain(session) for session in sessions])
+        _print_json([session._asdict() for session in sessions])
         return
     rows = [
         [
@@ -54,7 +54,7 @@ def calls_command(
         newest = event_log.calls(session_id=session_id, outcome=outcome, limit=limit, newest_first=True)
     calls = list(newest)[::-1]
     if as_json:
-        _print_json([_plain(call) for call in calls])
+        _print_json([call._asdict() for call in calls])
         return
     rows = [
         [
@@ -139,10 +139,6 @@ def _call(event_log: EventLog, session_id: str, given: str) -> StoredCall:
     if call.session_id != session_id:
         raise UnknownCall(f"call {given!r} belongs to session {call.session_id!r}.")
     return call
-
-
-def _plain(value: StoredSession | StoredCall) -> dict[str, Any]:
-    return value._asdict()
 
 
 def _print_json(value: Any) -> None:

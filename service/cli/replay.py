@@ -125,7 +125,9 @@ def _replay_file(
     from .console import output
 
     session = Session(f"replay-{uuid4().hex[:8]}", sink=event_log, label=file.name)
-    total = count_calls(file) if options.limit is None else min(options.limit, count_calls(file))
+    total = count_calls(file)
+    if options.limit is not None:
+        total = min(total, options.limit)
     calls: list[ReplayedCall] = []
     for call in track(
         replay(file, session, options), description=file.name, total=total, console=told, transient=True

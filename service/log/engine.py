@@ -30,7 +30,7 @@ def open_engine(location: str) -> Engine:
         ForeignLog: it holds something else, or a newer log.
     """
     url = _url(location)
-    with telling_errors(str(url.render_as_string(hide_password=True))):
+    with telling_errors(name_of(url)):
         engine = _sqlite_engine(url) if url.get_backend_name() == "sqlite" else _server_engine(url)
         try:
             _ensure_schema(engine)
@@ -38,6 +38,11 @@ def open_engine(location: str) -> Engine:
             engine.dispose()
             raise
     return engine
+
+
+def name_of(url: URL) -> str:
+    """What messages call a log: its URL without the password."""
+    return url.render_as_string(hide_password=True)
 
 
 def reading(connection: Connection) -> Connection:
@@ -138,14 +143,14 @@ def _ensure_schema(engine: Engine) -> None:
             return
         if revision is None and set(inspect(connection).get_table_names()) - {BASE_TABLE}:
             raise ForeignLog(
-                f"{_name(engine)} holds tables of something else; give the log a database of its own"
+                f"{name_of(engine.url)} holds tables of something else; give the log a database of its own"
             )
         from context_paging.migrations.upgrade import known_revisions, upgrade
 
         if revision is not None and revision not in known_revisions():
             raise ForeignLog(
-                f"{_name(engine)} was written by a newer version of context-paging (schema {revision}); "
-                "upgrade this installation"
+                f"{name_of(engine.url)} was written by a newer version of context-paging "
+                f"(schema {revision}); upgrade this installation"
             )
         upgrade(connection)
 
@@ -155,7 +160,3 @@ def _revision(connection: Connection) -> str | None:
         return None
     revision: str | None = connection.execute(text(f"SELECT version_num FROM {BASE_TABLE}")).scalar()
     return revision
-
-
-def _name(engine: Engine) -> str:
-    return engine.url.render_as_string(hide_password=True)

@@ -85,7 +85,7 @@ class SessionModel:
                 self._set(_decided(self.calls[new.call_id or ""], event))
                 if isinstance(event, ContextAborted):
                     return session._replace(aborted_calls=session.aborted_calls + 1)
-                return session._replace(cuts=session.cuts + _advanced(event))
+                return session._replace(cuts=session.cuts + event.advanced)
             case TurnEnded() if new.call_id in self.calls:
                 call = self.calls[new.call_id or ""]
                 self._set(call._replace(response_tokens=event.response.reported_tokens))
@@ -132,8 +132,4 @@ def _decided(call: StoredCall, event: ContextSelected | ContextAborted) -> Store
     )
     if isinstance(event, ContextAborted):
         return call._replace(outcome=ABORTED, code=event.code.value)
-    return call._replace(outcome=event.mode.value, advanced=_advanced(event))
-
-
-def _advanced(event: ContextSelected) -> bool:
-    return event.cut is not None and event.cut.frontier != event.frontier_before
+    return call._replace(outcome=event.mode.value, advanced=event.advanced)

@@ -11,7 +11,7 @@ from sqlalchemy.exc import IntegrityError
 
 from .append import append, repeated, rows_of
 from .database_errors import telling_errors
-from .engine import open_engine, reading
+from .engine import name_of, open_engine, reading
 from .errors import UnknownCall, UnknownSession
 from .rebuild import rebuild
 from .records import Record, StoredCall, StoredEvent, StoredSession
@@ -26,7 +26,7 @@ class EventLog:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._name = engine.url.render_as_string(hide_password=True)
+        self._name = name_of(engine.url)
 
     @classmethod
     def open(cls, location: str | None = None) -> Self:

@@ -128,8 +128,8 @@ def test_between_advances_each_request_begins_with_the_one_before(
 
 @given(scripts(), settings())
 def test_an_abort_leaves_cut_and_calibration_alone(script: list[Action], chosen: Action) -> None:
-    states = folded(played(script, chosen).events)
-    for state, (_, event) in zip(states, pairwise([None, *played(script, chosen).events]), strict=False):
+    events = played(script, chosen).events
+    for state, event in zip(folded(events), events, strict=False):
         if isinstance(event, ContextAborted):
             after = evolve(state, event)
             assert (after.cut, after.calibration, after.latest_input) == (

@@ -1,6 +1,7 @@
 """Around noon: a flaky test, then a year of heights that takes too long, with one branch that is given up."""
 
-from context_paging.service.example.checkout import Checkout
+from context_paging.service.example.captures import captured
+from context_paging.service.example.checkout import Call, Checkout
 from context_paging.service.example.recorder import Recorder
 
 LUNCH = 47 * 60.0
@@ -516,15 +517,13 @@ def note_the_change(pi: Recorder, repo: Checkout) -> None:
     pi.stop("Changelog written, committed.")
 
 
-def _remove(repo: Checkout, *paths: str):  # type: ignore[no-untyped-def]
+def _remove(repo: Checkout, *paths: str) -> Call:
     for path in paths:
         del repo.files[path]
     return repo.bash(f"git rm -q {' '.join(paths)}", "", 0.02)
 
 
 def _first_line(name: str) -> str:
-    from context_paging.service.example.captures import captured
-
     return captured(name).splitlines()[0]
 
 
