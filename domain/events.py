@@ -15,7 +15,7 @@ from .entries import EntryRef
 from .errors import HistoryErrorCode, SelectionErrorCode
 from .messages import MessageRef
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 class Mode(StrEnum):
@@ -80,10 +80,14 @@ class UnitSize:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionStarted:
-    """A session began, resumed, forked or reloaded. Sources are the host's ``contextPaging`` sections."""
+    """A session began, resumed, forked or reloaded, in the agent program that calls itself ``host``.
+
+    Sources are the host's ``contextPaging`` sections.
+    """
 
     type: Literal["session-started"] = "session-started"
     reason: str
+    host: str
     global_settings: Any = None
     project_settings: Any = None
     project_trusted: bool = False
@@ -293,6 +297,15 @@ class StatusPublished:
     text: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditInterrupted:
+    """Events of the session before this one could not be logged, and are missing from the log."""
+
+    type: Literal["audit-interrupted"] = "audit-interrupted"
+    events: int
+    reason: str
+
+
 Event = (
     SessionStarted
     | SettingsReadFailed
@@ -313,4 +326,5 @@ Event = (
     | PagingToggled
     | TrimTargetWarned
     | StatusPublished
+    | AuditInterrupted
 )

@@ -19,6 +19,7 @@ from context_paging.domain.estimation import HeuristicEstimator, TokenEstimator
 from context_paging.domain.events import (
     AttemptCancelled,
     BranchNavigated,
+    BranchRefreshed,
     CompactionCancelled,
     CompactionRequested,
     CompactionSucceeded,
@@ -59,10 +60,15 @@ class ContextAbortedError(ContextPagingError):
 class EventSink(Protocol):
     """Where a session's events go: `EventLog`, or anything that appends as it does."""
 
+    @property
+    def keeps_content(self) -> bool:
+        """Whether records are to come with what the host passed."""
+        ...
+
     def append(
         self, session_id: str, expected_sequence: int, records: Sequence[Record], *, label: str | None = None
     ) -> int:
-        """Append all records in one transaction and return the sequence of the last one."""
+        """Append all records or none, and return the sequence of the last one."""
         ...
 
 
@@ -116,7 +122,11 @@ class ContextReply(Reply):
 
 
 class Session:
-    """A live session. One method a host callback; not to be shared between threads."""
+    """A live session. One method a host callback; not to be shared between threads.
+
+    ``host`` names the agent program in the log. ``sequence`` is where the log's session ends, if it has one with
+    this id already: see `EventLog.last_sequence`.
+    """
 
     def __init__(
         self,
@@ -124,12 +134,14 @@ class Session:
         *,
         sink: EventSink | None = None,
         estimator: TokenEstimator | None = None,
+        host: str = "python",
         label: str | None = None,
         sequence: int = 0,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         new_id: Callable[[], str] = lambda: uuid4().hex,
     ) -> None:
         self.id = session_id
+        self.host = host
         self.label = label
         self._sink = sink
         self._estimator = estimator or HeuristicEstimator()
@@ -166,6 +178,7 @@ class Session:
         """
         started = SessionStarted(
             reason=reason,
+            host=self.host,
             global_settings=_section(global_settings),
             project_settings=_section(project_settings) if project_trusted else None,
             project_trusted=project_trusted,
@@ -210,7 +223,7 @@ class Session:
         call_id = self._new_id()
         self._window = context_window
         if not self._state.enabled:
-            events = self._commit([ContextBypassed(messages=len(outgoing))], call_id)
+            events = self._commit([ContextBypassed(messages=len(outgoing))], call_id, outgoing)
             self._call_id = call_id
             return ContextReply(events, (), call_id, None, list(outgoing))
         reused, appended = self._outgoing.changes(outgoing, self._state.conversation, self._digest)
@@ -222,7 +235,8 @@ class Session:
             usage_tokens=usage_tokens,
         )
         warning = trim_target_warning(self._state)
-        events = self._commit([*([warning] if warning else []), *self._refreshed(), request], call_id)
+        new = outgoing[reused:]
+        events = self._commit([*([warning] if warning else []), *self._refreshed(), request], call_id, new)
         self._outgoing.remember(outgoing, reused, append_only=messages is None)
         self._call_id = call_id
         outcome = events[-1]
@@ -242,7 +256,7 @@ class Session:
             if response is None:
                 raise InvalidEntry(f"there is no stored message {entry_id!r} that could have ended the turn")
         ended = TurnEnded(entry_id=entry_id, response=self._digest(response))
-        reply = self._take(ended, refresh=True, call_id=self._call_id)
+        reply = self._take(ended, refresh=True, call_id=self._call_id, content=response)
         self._call_id = None
         return reply
 
@@ -289,8 +303,10 @@ class Session:
         """The host closed the session."""
         return self._take(SessionShutDown())
 
-    def _take(self, event: Event, *, refresh: bool = False, call_id: str | None = None) -> Reply:
-        events = self._commit([event, *(self._refreshed() if refresh else ())], call_id)
+    def _take(
+        self, event: Event, *, refresh: bool = False, call_id: str | None = None, content: Any = None
+    ) -> Reply:
+        events = self._commit([event, *(self._refreshed() if refresh else ())], call_id, content)
         return Reply(events, notifications_of(events))
 
     def _refreshed(self) -> list[Event]:
@@ -300,7 +316,7 @@ class Session:
         # An unchanged branch is not logged again, but what a refresh of it says still holds.
         return list(decide(self._state, refreshed, self._estimator))
 
-    def _commit(self, events: Iterable[Event], call_id: str | None) -> tuple[Event, ...]:
+    def _commit(self, events: Iterable[Event], call_id: str | None, content: Any = None) -> tuple[Event, ...]:
         state, taken = self._state, []
         for event in events:
             state = evolve(state, event)
@@ -310,12 +326,25 @@ class Session:
                 taken.append(decision)
         if self._sink is not None:
             now = self._now()
-            records = [Record(event, self._new_id(), now, call_id) for event in taken]
+            keep = self._sink.keeps_content
+            records = [
+                Record(event, self._new_id(), now, call_id, self._content(event, content) if keep else None)
+                for event in taken
+            ]
             self._sequence = self._sink.append(self.id, self._sequence, records, label=self.label)
         self._state = state
         if any(event.type == "branch-refreshed" for event in taken):
             self._stored.acknowledge()
         return tuple(taken)
+
+    def _content(self, event: Event, passed: Any) -> Any:
+        match event:
+            case ContextRequested() | ContextBypassed() | TurnEnded():
+                return passed
+            case BranchRefreshed():
+                return [self._stored.entries[entry.id] for entry in event.appended]
+            case _:
+                return None
 
     def _digest(self, message: Message) -> MessageRef:
         return self._stored.known_ref(message) or digest(message, self._estimator)

@@ -8,6 +8,7 @@ from ..cut import resolves
 from ..entries import EntryRef
 from ..events import (
     AttemptCancelled,
+    AuditInterrupted,
     BranchNavigated,
     BranchRefreshed,
     CompactionCancelled,
@@ -72,7 +73,13 @@ def transition_of(state: SessionState, event: Event) -> Transition | None:
             return Transition.TURN_ENDED
         case TrimTargetWarned():
             return Transition.WARNED
-        case SessionShutDown() | ContextBypassed() | CompactionCancelled() | StatusPublished():
+        case (
+            SessionShutDown()
+            | ContextBypassed()
+            | CompactionCancelled()
+            | StatusPublished()
+            | AuditInterrupted()
+        ):
             return None
         case _:
             assert_never(event)

@@ -124,7 +124,7 @@ def _replay_file(
     from ..session import Session
     from .console import output
 
-    session = Session(f"replay-{uuid4().hex[:8]}", sink=event_log, label=file.name)
+    session = Session(f"replay-{uuid4().hex[:8]}", sink=event_log, host="replay", label=file.name)
     total = count_calls(file)
     if options.limit is not None:
         total = min(total, options.limit)

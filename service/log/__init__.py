@@ -1,18 +1,49 @@
 """The persistent log: for audit, never read to restore a session (design, section 8)."""
 
-from .errors import ForeignLog, LogUnavailable, SessionConflict, UnknownCall, UnknownSession
+from .errors import (
+    ContentErased,
+    ForeignLog,
+    InvalidAnchor,
+    InvalidCursor,
+    InvalidKey,
+    LogUnavailable,
+    SessionConflict,
+    UnknownCall,
+    UnknownEvent,
+    UnknownSession,
+)
+from .keys import LogKey
+from .options import Audit, Durability, LogOptions, Payloads
+from .queries import CallQuery, Page, SessionQuery
 from .records import Record, StoredCall, StoredEvent, StoredSession
 from .store import EventLog
+from .verify import Fault, Finding, Verified
 
 __all__ = [
+    "Audit",
+    "CallQuery",
+    "ContentErased",
+    "Durability",
     "EventLog",
+    "Fault",
+    "Finding",
     "ForeignLog",
+    "InvalidAnchor",
+    "InvalidCursor",
+    "InvalidKey",
+    "LogKey",
+    "LogOptions",
     "LogUnavailable",
+    "Page",
+    "Payloads",
     "Record",
     "SessionConflict",
+    "SessionQuery",
     "StoredCall",
     "StoredEvent",
     "StoredSession",
     "UnknownCall",
+    "UnknownEvent",
     "UnknownSession",
+    "Verified",
 ]

@@ -1,7 +1,8 @@
 """Events as JSON text and back.
 
 The text is ASCII: lone surrogates and NUL characters of host strings are escaped, so that every database
-takes it and it reads back as it was. Fields that have their default are left out.
+takes it and it reads back as it was. Fields that have their default are left out. Fingerprints are written as
+the log's key makes them.
 """
 
 from __future__ import annotations
@@ -18,19 +19,27 @@ from context_paging.domain.cut import Fallback, FrontierKind
 from context_paging.domain.errors import HistoryErrorCode, InvalidEvent, SelectionErrorCode
 from context_paging.domain.events import SCHEMA_VERSION, Event, Mode, Rule
 
-_encoder = json.JSONEncoder(separators=(",", ":"))
+from .upcasters import upcast
+
+_json = json.JSONEncoder(separators=(",", ":"))
 
 
-def encode(event: Event) -> str:
-    """The payload of an event, without its type.
+class Encoder:
+    """Writes events; ``fingerprint`` turns a message's digest into what is stored of it."""
 
-    Raises:
-        InvalidEvent: the event holds something that JSON does not have, or is nested too deeply.
-    """
-    try:
-        return _encoder.encode(_converter.unstructure(event))
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidEvent(f"a {event.type!r} event cannot be stored: {error}") from None
+    def __init__(self, fingerprint: Callable[[bytes], bytes] = lambda digest: digest) -> None:
+        self._unstructure = _make_converter(fingerprint).unstructure
+
+    def __call__(self, event: Event) -> str:
+        """The payload of an event, without its type.
+
+        Raises:
+            InvalidEvent: the event holds something that JSON does not have, or is nested too deeply.
+        """
+        try:
+            return _json.encode(self._unstructure(event))
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidEvent(f"a {event.type!r} event cannot be stored: {error}") from None
 
 
 def decode(event_type: str, schema_version: int, payload: str) -> Event:
@@ -48,7 +57,7 @@ def decode(event_type: str, schema_version: int, payload: str) -> Event:
     if shape is None:
         raise InvalidEvent(f"there is no event type {event_type!r}")
     try:
-        event: Event = _converter.structure(json.loads(payload), shape)
+        event: Event = _reader.structure(upcast(event_type, schema_version, json.loads(payload)), shape)
     except (
         BaseValidationError,
         ForbiddenExtraKeysError,
@@ -97,9 +106,9 @@ def _optional_number(value: Any, kind: Any) -> int | float | None:
     return None if value is None else _number(value, kind)
 
 
-def _make_converter() -> Converter:
+def _make_converter(fingerprint: Callable[[bytes], bytes]) -> Converter:
     converter = Converter(omit_if_default=True, forbid_extra_keys=True, detailed_validation=False)
-    converter.register_unstructure_hook(bytes, bytes.hex)
+    converter.register_unstructure_hook(bytes, lambda digest: fingerprint(digest).hex())
     converter.register_structure_hook(bytes, lambda value, _: bytes.fromhex(value))
     for plain in (int, str, bool):
         converter.register_structure_hook(plain, _exactly(plain))
@@ -112,5 +121,5 @@ def _make_converter() -> Converter:
     return converter
 
 
-_converter = _make_converter()
+_reader = _make_converter(lambda digest: digest)
 _SHAPES = _shapes()

@@ -14,6 +14,13 @@ _UNSTORABLE = re.compile(f"[\x00\ud800-\udfff{_MARK}]")
 _MARKED = re.compile(f"{_MARK}([0-9a-f]{{4}})")
 
 
+def storable(text: str) -> str:
+    """A text as every database takes it."""
+    if text.isascii() and "\x00" not in text:
+        return text
+    return _UNSTORABLE.sub(lambda match: f"{_MARK}{ord(match[0]):04x}", text)
+
+
 class UtcDateTime(TypeDecorator[datetime]):
     """A moment with a time zone, whatever the database makes of it."""
 
@@ -42,9 +49,7 @@ class HostText(TypeDecorator[str]):
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
         """With escapes, where they are needed."""
-        if value is None or (value.isascii() and "\x00" not in value):
-            return value
-        return _UNSTORABLE.sub(lambda match: f"{_MARK}{ord(match[0]):04x}", value)
+        return None if value is None else storable(value)
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> str | None:
         """As the host wrote it."""

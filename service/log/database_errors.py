@@ -18,6 +18,9 @@ _ADVICE = {
     "read-only": "Give this user the right to write.",
     "unable to open": "Check that its folder exists and that this user may write there.",
     "not a database": "The file is something else: give another path.",
+    "disk I/O error": "Look after its disk.",
+    "connection": "Check that the server runs and can be reached from here.",
+    "timeout": "The server was too slow: look at what it is doing.",
     "malformed": "The file is damaged: restore it from a backup, or begin a new log at another path.",
 }
 _GENERAL_ADVICE = "Check that it exists and is a log, that there is space, and that you may write to it."

@@ -20,6 +20,12 @@ MIGRATION_LOCK = 0x636F6E74657874
 """Key of the advisory lock that a migration holds on PostgreSQL."""
 BUSY_SECONDS = 10
 """How long a writer waits for another one."""
+CONNECT_SECONDS = 10
+"""How long connecting to a server may take."""
+STATEMENT_SECONDS = 60
+"""How long a server works on one statement before it gives up."""
+IDLE_SECONDS = 60
+"""How long a server lets a transaction wait for its client, which holds locks."""
 
 
 def open_engine(location: str) -> Engine:
@@ -43,6 +49,25 @@ def open_engine(location: str) -> Engine:
 def name_of(url: URL) -> str:
     """What messages call a log: its URL without the password."""
     return url.render_as_string(hide_password=True)
+
+
+def file_of(engine: Engine) -> Path | None:
+    """The file of a SQLite log; nothing for one in memory or on a server."""
+    if engine.dialect.name != "sqlite":
+        return None
+    with reading(engine.connect()) as connection:
+        for _, name, path in connection.execute(text("PRAGMA database_list")):
+            if name == "main" and path:
+                return Path(path)
+    return None
+
+
+def long_work(connection: Connection) -> Connection:
+    """A connection for work that takes as long as it takes."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SET LOCAL statement_timeout = 0"))
+        connection.execute(text("SET LOCAL lock_timeout = 0"))
+    return connection
 
 
 def reading(connection: Connection) -> Connection:
@@ -75,8 +100,19 @@ def _unusable(location: str, reason: str) -> LogUnavailable:
 
 
 def _server_engine(url: URL) -> Engine:
+    arguments: dict[str, Any] = {}
+    if url.get_driver_name() == "psycopg":
+        # What the URL says goes first.
+        arguments["connect_timeout"] = url.query.get("connect_timeout", CONNECT_SECONDS)
+        arguments["options"] = (
+            f"-c statement_timeout={STATEMENT_SECONDS}s -c lock_timeout={BUSY_SECONDS}s "
+            f"-c idle_in_transaction_session_timeout={IDLE_SECONDS}s {url.query.get('options', '')}"
+        ).strip()
     try:
-        return create_engine(url)
+        # A connection that a restart of the server has ended is found before it is used.
+        return create_engine(
+            url, connect_args=arguments, pool_pre_ping=True, pool_timeout=BUSY_SECONDS, pool_use_lifo=True
+        )
     except ImportError as error:
         raise _unusable(url.drivername + "://", str(error)) from None
 
@@ -102,9 +138,10 @@ def _sqlite_engine(url: URL) -> Engine:
         connection.isolation_level = None
         connection.execute(f"PRAGMA busy_timeout = {BUSY_SECONDS * 1000}")
         _write_ahead(connection)
-        # Not FULL: that waits for the disk at every commit, thus in every provider call. With NORMAL a commit
-        # survives the end of the process, also by kill -9; a power cut may take the newest, never the file.
-        connection.execute("PRAGMA synchronous = NORMAL")
+        # A commit waits for the disk, so that it survives a power cut; provider calls need not wait for it.
+        connection.execute("PRAGMA synchronous = FULL")
+        # What is erased is gone from the file, too.
+        connection.execute("PRAGMA secure_delete = ON")
 
     @event.listens_for(engine, "begin")
     def _begin(connection: Connection) -> None:

@@ -50,3 +50,33 @@ class UnknownCall(ContextPagingError):
     """The log has no such provider call."""
 
     code = "UNKNOWN_CALL"
+
+
+class InvalidKey(ContextPagingError):
+    """A key file is missing, is no key file, or is not the one that is needed."""
+
+    code = "INVALID_KEY"
+
+
+class ContentErased(ContextPagingError):
+    """The content of the session was erased."""
+
+    code = "CONTENT_ERASED"
+
+
+class InvalidCursor(ContextPagingError):
+    """A cursor is not one that a page of the same query gave."""
+
+    code = "INVALID_CURSOR"
+
+
+class InvalidAnchor(ContextPagingError):
+    """A file is no anchor, no key for anchors, or an anchor of something else."""
+
+    code = "INVALID_ANCHOR"
+
+
+class UnknownEvent(ContextPagingError):
+    """The log has no such event."""
+
+    code = "UNKNOWN_EVENT"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import NamedTuple
 
 from context_paging.domain.events import (
     ContextAborted,
@@ -13,6 +14,7 @@ from context_paging.domain.events import (
     ContextSelected,
     Event,
     ModelSelected,
+    SessionStarted,
     TurnEnded,
 )
 
@@ -22,27 +24,27 @@ INACTIVE = "inactive"
 ABORTED = "aborted"
 
 
-@dataclass(frozen=True, slots=True)
-class NewEvent:
-    """An event with its place in the session."""
+class NewEvent(NamedTuple):
+    """An event with its place in the session, and its hash if it has one."""
 
     event: Event
     sequence: int
     recorded_at: datetime
     call_id: str | None
+    hash: bytes | None
 
 
-def earlier_calls(events: Iterable[NewEvent]) -> set[str]:
+def earlier_calls(events: Iterable[tuple[Event, str | None]]) -> set[str]:
     """Ids of the calls that events decide or answer, and that began before these events."""
     begun: set[str] = set()
     earlier: set[str] = set()
-    for new in events:
-        if new.call_id is None or new.call_id in begun:
+    for event, call_id in events:
+        if call_id is None or call_id in begun:
             continue
-        if isinstance(new.event, ContextRequested | ContextBypassed):
-            begun.add(new.call_id)
-        elif isinstance(new.event, ContextSelected | ContextAborted | TurnEnded):
-            earlier.add(new.call_id)
+        if isinstance(event, ContextRequested | ContextBypassed):
+            begun.add(call_id)
+        else:
+            earlier.add(call_id)
     return earlier
 
 
@@ -60,37 +62,51 @@ class SessionModel:
     calls: dict[str, StoredCall] = field(default_factory=dict)
     changed: set[str] = field(default_factory=set)
 
-    def fold(self, session_id: str, label: str | None, events: Iterable[NewEvent]) -> None:
+    def fold(self, session_id: str, label: str | None, events: Sequence[NewEvent]) -> None:
         """Take in events, in order."""
+        if not events:
+            return
+        first, last = events[0], events[-1]
+        session = self.session or StoredSession(
+            session_id, label, first.recorded_at, first.recorded_at, 0, 0, 0, 0, 0, None, None, None
+        )
         for new in events:
-            session = self.session or StoredSession(
-                session_id, label, new.recorded_at, new.recorded_at, 0, 0, 0, 0, 0, None
-            )
-            session = session._replace(
-                last_at=new.recorded_at, last_sequence=new.sequence, events=session.events + 1
-            )
-            self.session = self._with_call(session, new)
+            if new.call_id is not None or isinstance(new.event, ModelSelected | SessionStarted):
+                session = self._with_event(session, new)
+        self.session = session._replace(
+            last_at=last.recorded_at,
+            last_sequence=last.sequence,
+            events=session.events + len(events),
+            last_hash=last.hash,
+        )
 
-    def _with_call(self, session: StoredSession, new: NewEvent) -> StoredSession:
-        event = new.event
+    def _with_event(self, session: StoredSession, new: NewEvent) -> StoredSession:
+        event, call_id = new.event, new.call_id
+        if isinstance(event, SessionStarted):
+            return session._replace(host=event.host)
+        if isinstance(event, ModelSelected):
+            return session._replace(model=event.model)
+        if isinstance(event, ContextRequested | ContextBypassed) and call_id is not None:
+            session = session._replace(calls=session.calls + 1)
+            window = event.context_window if isinstance(event, ContextRequested) else None
+            self._set(_new_call(session, new, call_id)._replace(context_window=window))
+            return session
+        call = self.calls.get(call_id or "")
+        if call is None:
+            return session
+        call = call._replace(last_sequence=new.sequence)
         match event:
-            case ModelSelected():
-                return session._replace(model=event.model)
-            case ContextRequested() | ContextBypassed() if new.call_id is not None:
-                session = session._replace(calls=session.calls + 1)
-                window = event.context_window if isinstance(event, ContextRequested) else None
-                call = _new_call(session, new, new.call_id)._replace(context_window=window)
-                self._set(call)
-            case ContextSelected() | ContextAborted() if new.call_id in self.calls:
-                self._set(_decided(self.calls[new.call_id or ""], event))
-                if isinstance(event, ContextAborted):
-                    return session._replace(aborted_calls=session.aborted_calls + 1)
-                return session._replace(cuts=session.cuts + event.advanced)
-            case TurnEnded() if new.call_id in self.calls:
-                call = self.calls[new.call_id or ""]
-                self._set(call._replace(response_tokens=event.response.reported_tokens))
+            case ContextSelected():
+                session = session._replace(cuts=session.cuts + event.advanced)
+                call = _decided(call, event)
+            case ContextAborted():
+                session = session._replace(aborted_calls=session.aborted_calls + 1)
+                call = _decided(call, event)
+            case TurnEnded():
+                call = call._replace(response_tokens=event.response.reported_tokens)
             case _:
                 pass
+        self._set(call)
         return session
 
     def _set(self, call: StoredCall) -> None:
@@ -117,6 +133,9 @@ def _new_call(session: StoredSession, new: NewEvent, call_id: str) -> StoredCall
         evicted_units=0,
         advanced=False,
         response_tokens=None,
+        last_sequence=new.sequence,
+        host=session.host,
+        model=session.model,
     )
 
 

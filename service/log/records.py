@@ -4,28 +4,48 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, NamedTuple, Self
 
 from context_paging.domain.events import Event
 
 
+def period_of(moment: datetime) -> int:
+    """The month of a moment, as in 202612, in UTC."""
+    utc = moment.astimezone(UTC)
+    return utc.year * 100 + utc.month
+
+
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One event to append. ``recorded_at`` has a time zone; ``call_id`` names its provider call."""
+    """One event to append.
+
+    Attributes:
+        recorded_at: has a time zone.
+        call_id: names the event's provider call.
+        content: what the host passed with the event, as JSON; stored, encrypted, only by a log that keeps
+            contents.
+    """
 
     event: Event
     event_id: str
     recorded_at: datetime
     call_id: str | None = None
+    content: Any = None
 
 
 @dataclass(frozen=True)
 class StoredEvent:
     """An event in the log, its fields in the order of the table's columns.
 
-    ``position`` is global; ``sequence`` counts from 1 within the session.
+    Attributes:
+        position: global; ``sequence`` counts from 1 within the session.
+        period: the month in which the session began, as in 202612.
+        content_hash: SHA-256 of the encrypted content, if content was kept.
+        key_id: names the key that sealed the record.
+        previous_hash: the hash of the record before it. Records of before the chain have no hashes.
+        seal: shows that the key's holder wrote the record.
     """
 
     position: int
@@ -37,6 +57,12 @@ class StoredEvent:
     recorded_at: datetime
     call_id: str | None
     payload: str
+    period: int
+    content_hash: bytes | None
+    key_id: str | None
+    previous_hash: bytes | None
+    hash: bytes | None
+    seal: bytes | None
 
     @classmethod
     def make(cls, columns: Iterable[Any]) -> Self:
@@ -56,7 +82,7 @@ class StoredEvent:
 
 
 class StoredSession(NamedTuple):
-    """A session as the log knows it; times are UTC."""
+    """A session as the log knows it; times are UTC. ``last_hash`` is the head of its chain."""
 
     session_id: str
     label: str | None
@@ -68,6 +94,8 @@ class StoredSession(NamedTuple):
     aborted_calls: int
     cuts: int
     model: str | None
+    host: str | None
+    last_hash: bytes | None
 
 
 class StoredCall(NamedTuple):
@@ -76,6 +104,8 @@ class StoredCall(NamedTuple):
     Attributes:
         number: counts from 1 within the session.
         sequence: the event that requested it.
+        last_sequence: the newest event of the call.
+        model: the session's model when the call was requested.
         advanced: whether it moved the cut.
         response_tokens: total the provider reported with the response.
     """
@@ -97,3 +127,6 @@ class StoredCall(NamedTuple):
     evicted_units: int
     advanced: bool
     response_tokens: float | None
+    last_sequence: int
+    host: str | None
+    model: str | None

@@ -59,7 +59,7 @@ class Script:
         value = step[name]
         match name:
             case "started":
-                return [SessionStarted(reason="new", global_settings=value)]
+                return [SessionStarted(reason="new", host="golden", global_settings=value)]
             case "stored":
                 return [self._stored(value, len(self.branch))]
             case "stored instead":

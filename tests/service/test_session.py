@@ -82,6 +82,7 @@ class FailingSink:
     def __init__(self) -> None:
         self.log = EventLog.open()
         self.fails = False
+        self.keeps_content = False
 
     def append(
         self, session_id: str, expected_sequence: int, records: Sequence[Record], *, label: str | None = None

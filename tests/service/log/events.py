@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from context_paging.domain.cut import Cut, CutKey, Frontier, FrontierKind, Notice
 from context_paging.domain.errors import SelectionErrorCode
 from context_paging.domain.events import (
+    BranchRefreshed,
     ContextAborted,
     ContextRequested,
     ContextSelected,
@@ -37,7 +39,7 @@ def records(*events: Event | tuple[Event, str], first: int = 1, session: str = "
 
 def started() -> Event:
     """A session that begins."""
-    return SessionStarted(reason="new", global_settings={"tokenBudget": 1000})
+    return SessionStarted(reason="new", host="tests", global_settings={"tokenBudget": 1000})
 
 
 def requested() -> ContextRequested:
@@ -99,3 +101,24 @@ def small_session(session: str = "s") -> list[Record]:
         (aborted(), f"{session}-call-3"),
         session=session,
     )
+
+
+def unkeyed(event: Event) -> Event:
+    """An event without fingerprints, which the log writes as its key makes them."""
+    match event:
+        case ContextRequested():
+            return replace(event, appended=tuple(_unkeyed(ref) for ref in event.appended))
+        case BranchRefreshed():
+            refs = (
+                entry if entry.message is None else replace(entry, message=_unkeyed(entry.message))
+                for entry in event.appended
+            )
+            return replace(event, appended=tuple(refs))
+        case TurnEnded():
+            return replace(event, response=_unkeyed(event.response))
+        case _:
+            return event
+
+
+def _unkeyed(ref: MessageRef) -> MessageRef:
+    return replace(ref, fingerprint=b"")

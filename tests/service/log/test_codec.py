@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 from context_paging.domain.errors import InvalidEvent
 from context_paging.domain.events import SCHEMA_VERSION, Event, ModelSelected, SessionStarted
 from context_paging.domain.messages import MessageRef
-from context_paging.service.log.codec import decode, encode
+from context_paging.service.log.codec import Encoder, decode
 
 from .events import ended
+
+encode = Encoder()
 
 # Hosts write JSON, where a whole number is an int and any other a float; halves of surrogate pairs happen.
 TEXT = st.text(st.characters(exclude_categories=()), max_size=12).filter(
@@ -93,7 +95,7 @@ def _nested(depth: int) -> dict[str, Any]:
 )
 def test_what_json_does_not_have_is_a_typed_error(settings: Any) -> None:
     with pytest.raises(InvalidEvent, match="session-started"):
-        encode(SessionStarted(reason="new", global_settings=settings))
+        encode(SessionStarted(reason="new", host="h", global_settings=settings))
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,11 @@ from sqlalchemy import text
 
 from context_paging.migrations import BASE_TABLE, HEAD
 from context_paging.migrations.upgrade import downgrade, head
-from context_paging.service.log import EventLog, ForeignLog, LogUnavailable, engine
+from context_paging.service.log import EventLog, ForeignLog, LogOptions, LogUnavailable, engine
 
 from .events import records, small_session, started
+
+STRICT = LogOptions(durability="sync", audit="required", spool=False)
 
 
 def test_the_known_head_is_the_newest_migration() -> None:
@@ -125,7 +127,7 @@ def test_a_log_whose_schema_was_taken_back_is_made_again(location: str, log: Eve
     [("query_only = ON", "right to write"), ("max_page_count = 1", "Make space")],
 )
 def test_a_log_that_cannot_be_written_refuses_appends(tmp_path: Path, pragma: str, advice: str) -> None:
-    with EventLog.open(str(tmp_path / "log.db")) as log:
+    with EventLog.open(str(tmp_path / "log.db"), STRICT) as log:
         log.append("s", 0, records(started()))
         with log._engine.connect() as connection:
             connection.exec_driver_sql("COMMIT")
@@ -154,7 +156,7 @@ def test_a_log_that_another_process_holds_is_unavailable(
 ) -> None:
     monkeypatch.setattr(engine, "BUSY_SECONDS", 0)
     path = tmp_path / "log.db"
-    with EventLog.open(str(path)) as log, sqlite3.connect(path, isolation_level=None) as other:
+    with EventLog.open(str(path), STRICT) as log, sqlite3.connect(path, isolation_level=None) as other:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(LogUnavailable, match="Another process"):
             log.append("s", 0, records(started()))

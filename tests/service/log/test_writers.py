@@ -10,19 +10,24 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from context_paging.service.log import EventLog, SessionConflict
+import pytest
+
+from context_paging.service.log import Durability, EventLog, LogOptions, SessionConflict
 
 from .events import records, requested, started
 
 SEQUENCES = 25
 
 
-def test_of_many_threads_exactly_one_wins_each_sequence(location: str, log: EventLog) -> None:
+@pytest.mark.parametrize("durability", Durability)
+def test_of_many_threads_exactly_one_wins_each_sequence(
+    location: str, log: EventLog, durability: Durability
+) -> None:
     wins: list[tuple[int, str]] = []
     barrier = threading.Barrier(4)
 
     def write(name: str) -> None:
-        with EventLog.open(location) as own:
+        with EventLog.open(location, LogOptions(durability=durability)) as own:
             barrier.wait()
             wins.extend((sequence, name) for sequence in compete(own, name))
 
@@ -33,20 +38,23 @@ def test_of_many_threads_exactly_one_wins_each_sequence(location: str, log: Even
 
 COMPETE = """
 import sys
-from context_paging.service.log import EventLog
+from context_paging.service.log import EventLog, LogOptions
 from tests.service.log.test_writers import compete
-with EventLog.open(sys.argv[1]) as log:
+with EventLog.open(sys.argv[1], LogOptions(durability=sys.argv[3])) as log:
     print("ready", flush=True)
     sys.stdin.readline()
     print(*compete(log, sys.argv[2]))
 """
 
 
-def test_of_two_processes_exactly_one_wins_each_sequence(location: str, log: EventLog) -> None:
+@pytest.mark.parametrize("durability", Durability)
+def test_of_two_processes_exactly_one_wins_each_sequence(
+    location: str, log: EventLog, durability: Durability
+) -> None:
     names = ["writer-0", "writer-1"]
     writers = [
         subprocess.Popen(
-            [sys.executable, "-c", COMPETE, location, name],
+            [sys.executable, "-c", COMPETE, location, name, durability],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -115,6 +123,8 @@ def compete(log: EventLog, name: str) -> list[int]:
         record = records(started(), first=sequence + 1)[0]
         try:
             log.append("s", sequence, [replace(record, event_id=f"{name}-{record.event_id}")])
+            # With the durability "group" it is the commit that decides.
+            log.flush()
             won.append(sequence)
         except SessionConflict:
             while log.session("s").last_sequence <= sequence:

@@ -1,0 +1,265 @@
+"""Commits: appends and what they change in the read models, many sessions in one transaction."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import Engine
+from sqlalchemy.exc import DBAPIError, IntegrityError
+
+from .chain import GENESIS, hash_columns
+from .errors import SessionConflict
+from .keys import LogKey
+from .partitions import Partitions
+from .prepared import Append
+from .read_models import NewEvent, SessionModel, earlier_calls
+from .records import StoredCall, StoredSession, period_of
+from .statements import Statements, transaction
+
+REMEMBERED_SESSIONS = 10_000
+
+
+class _Stale(Exception):
+    """What is remembered of a session is not what the database holds."""
+
+
+@dataclass(slots=True)
+class _Live:
+    """A session while a transaction changes it."""
+
+    stored: StoredSession | None
+    model: SessionModel
+    present: set[str] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class _Batch:
+    """Everything one transaction writes."""
+
+    live: dict[str, _Live] = field(default_factory=dict)
+    results: list[int | SessionConflict] = field(default_factory=list)
+    events: list[tuple[Any, ...]] = field(default_factory=list)
+    contents: list[tuple[Any, ...]] = field(default_factory=list)
+    keys: list[tuple[str, str, bytes]] = field(default_factory=list)
+
+
+class Committer:
+    """Writes appends to the database. Safe to share between threads.
+
+    What a session came to is remembered, so that an append need not read it; an update that finds another
+    sequence in the database shows that somebody else wrote, and reads it again.
+    """
+
+    def __init__(self, engine: Engine, key: LogKey) -> None:
+        self._engine = engine
+        self._key = key
+        self._statements = Statements(engine.dialect)
+        self._partitions = Partitions(engine)
+        self._remembered: dict[str, tuple[StoredSession, dict[str, StoredCall]]] = {}
+        self._key_is_known = False
+        # SQLite's own waiting for another writer is a sleep; threads of one process can do better.
+        self._turn: Any = threading.Lock() if engine.dialect.name == "sqlite" else nullcontext()
+
+    def forget(self) -> None:
+        """Read every session again before it is written next."""
+        self._remembered.clear()
+
+    def commit(self, appends: Sequence[Append]) -> list[int | SessionConflict]:
+        """Write appends; for each its last sequence, or the conflict that kept it out.
+
+        An append is written whole or not at all, whatever becomes of the others. One that the log already has
+        is a no-op.
+
+        Raises:
+            DBAPIError: the database does not take them; nothing was written.
+            InvalidEvent: an event cannot be read; nothing was written.
+        """
+        try:
+            return self._commit(appends)
+        except DBAPIError as error:
+            if not error.connection_invalidated:
+                raise
+            # The connection had ended, perhaps long ago. Ids tell what was written before it did.
+            return self._commit(appends)
+
+    def _commit(self, appends: Sequence[Append]) -> list[int | SessionConflict]:
+        # Before the transaction: making a partition waits for all that use the table.
+        for append in appends:
+            if append.expected == 0:
+                self._partitions.ensure(period_of(append.prepared[0].recorded_at))
+        for remember in (True, False):
+            try:
+                with self._turn, transaction(self._engine) as cursor:
+                    batch = self._write(cursor, appends, remember=remember)
+            except _Stale:
+                continue
+            except IntegrityError:
+                # An id is taken, or a session began elsewhere at this moment.
+                if len(appends) > 1:
+                    return [result for append in appends for result in self._commit([append])]
+                if remember:
+                    continue
+                with self._turn, transaction(self._engine) as cursor:
+                    return [self._repeated(cursor, appends[0])]
+            self._remember(batch)
+            return batch.results
+        raise AssertionError("a session that was read and locked cannot be stale")
+
+    def _write(self, cursor: Any, appends: Sequence[Append], *, remember: bool) -> _Batch:
+        batch = _Batch()
+        # In one order everywhere, so that no two transactions wait for each other.
+        for session_id in sorted({append.session_id for append in appends}):
+            batch.live[session_id] = self._load(cursor, session_id, remember=remember)
+        for append in appends:
+            self._fold(cursor, append, batch, remember=remember)
+        self._write_sessions(cursor, batch)
+        run = self._statements
+        if batch.events:
+            if not self._key_is_known:
+                run.insert_log_key.run(
+                    cursor, {"key_id": self._key.id, "first_used_at": batch.events[0][_RECORDED_AT]}
+                )
+            run.insert_events.run_many(cursor, batch.events)
+        for key_id, session_id, wrapped in batch.keys:
+            values = {"content_key_id": key_id, "session_id": session_id, "wrapped_key": wrapped}
+            run.insert_content_key.run(cursor, values)
+        if batch.contents:
+            run.insert_contents.run_many(cursor, batch.contents)
+        self._write_calls(cursor, batch)
+        return batch
+
+    def _load(self, cursor: Any, session_id: str, *, remember: bool) -> _Live:
+        known = self._remembered.get(session_id) if remember else None
+        if known is not None:
+            stored, calls = known
+            return _Live(stored, SessionModel(stored, dict(calls)), set(calls))
+        rows = self._statements.select_session.rows(cursor, {"key": session_id})
+        found = StoredSession(*rows[0]) if rows else None
+        return _Live(found, SessionModel(found))
+
+    def _fold(self, cursor: Any, append: Append, batch: _Batch, *, remember: bool) -> None:
+        live = batch.live[append.session_id]
+        model = live.model
+        at = 0 if model.session is None else model.session.last_sequence
+        if at != append.expected:
+            if remember and append.session_id in self._remembered:
+                raise _Stale
+            batch.results.append(self._repeated(cursor, append, at))
+            return
+        for call_id in earlier_calls(
+            (e, p.call_id) for e, p in zip(append.events, append.prepared, strict=True)
+        ):
+            if call_id not in model.calls:
+                for row in self._statements.select_call.rows(cursor, {"key": call_id}):
+                    model.calls[call_id] = StoredCall(*row)
+                    live.present.add(call_id)
+        model.fold(append.session_id, append.label, self._chained(append, live, batch))
+        if append.content_key is not None:
+            batch.keys.append((append.content_key.id, append.session_id, append.content_key.wrapped))
+        batch.results.append(append.expected + len(append.prepared))
+
+    def _chained(self, append: Append, live: _Live, batch: _Batch) -> list[NewEvent]:
+        session = live.model.session
+        previous = (session.last_hash if session else None) or GENESIS
+        started_at = session.started_at if session else append.prepared[0].recorded_at
+        period = period_of(started_at)
+        key, session_id = self._key, append.session_id
+        folded = []
+        sequence = append.expected
+        for prepared, event in zip(append.prepared, append.events, strict=True):
+            sequence += 1
+            content_hash = prepared.content_hash
+            record_hash = hash_columns(
+                session_id,
+                sequence,
+                prepared.event_id,
+                prepared.type,
+                prepared.schema_version,
+                prepared.recorded_at,
+                prepared.call_id,
+                prepared.payload,
+                content_hash,
+                key.id,
+                previous,
+            )
+            batch.events.append(
+                (
+                    session_id,
+                    sequence,
+                    prepared.event_id,
+                    prepared.type,
+                    prepared.schema_version,
+                    prepared.recorded_at,
+                    prepared.call_id,
+                    prepared.payload,
+                    period,
+                    content_hash,
+                    key.id,
+                    previous,
+                    record_hash,
+                    key.seal(record_hash),
+                )
+            )
+            if prepared.content is not None and append.content_key is not None:
+                batch.contents.append((session_id, sequence, append.content_key.id, prepared.content))
+            folded.append(NewEvent(event, sequence, prepared.recorded_at, prepared.call_id, record_hash))
+            previous = record_hash
+        return folded
+
+    def _write_sessions(self, cursor: Any, batch: _Batch) -> None:
+        for session_id, live in batch.live.items():
+            session = live.model.session
+            if session is None or session is live.stored:
+                continue
+            values = session._asdict()
+            if live.stored is None:
+                self._statements.insert_session.run(cursor, values)
+                continue
+            values["key"], values["before"] = session_id, live.stored.last_sequence
+            if self._statements.update_session.run(cursor, values).rowcount != 1:
+                raise _Stale
+
+    def _write_calls(self, cursor: Any, batch: _Batch) -> None:
+        added = []
+        for live in batch.live.values():
+            for call_id in live.model.calls:
+                if call_id in live.model.changed:
+                    call = live.model.calls[call_id]
+                    if call_id in live.present:
+                        self._statements.update_call.run(cursor, {"key": call_id, **call._asdict()})
+                    else:
+                        added.append(call)
+        if added:
+            self._statements.insert_calls.run_many(cursor, added)
+
+    def _repeated(self, cursor: Any, append: Append, at: int | None = None) -> int | SessionConflict:
+        run, session = self._statements, append.session_id
+        event = append.prepared[0].event_id
+        rows = run.select_sequence.rows(cursor, {"event": event, "key": session})
+        if rows:
+            first = rows[0][0]
+            last: int = first + len(append.prepared) - 1
+            stored = run.select_event_ids.rows(cursor, {"key": session, "first": first, "last": last})
+            if [event_id for (event_id,) in stored] == [event.event_id for event in append.prepared]:
+                return last
+        if at is None:
+            found = run.select_session.rows(cursor, {"key": session})
+            at = StoredSession(*found[0]).last_sequence if found else 0
+        return SessionConflict(session, append.expected, at)
+
+    def _remember(self, batch: _Batch) -> None:
+        self._key_is_known = self._key_is_known or bool(batch.events)
+        if len(self._remembered) > REMEMBERED_SESSIONS:
+            self._remembered.clear()
+        for session_id, live in batch.live.items():
+            if live.model.session is not None:
+                # A response belongs to the newest call: of the others nothing more is to come.
+                newest = list(live.model.calls.items())[-1:]
+                self._remembered[session_id] = (live.model.session, dict(newest))
+
+
+_RECORDED_AT = 5

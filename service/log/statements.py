@@ -1,0 +1,180 @@
+"""SQL that runs at every append: compiled once, and run on the driver's own cursor.
+
+SQLAlchemy writes the statements and says how each value is passed to the database. Its execution, which costs
+several times what SQLite needs to write a row, is left out here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import cache
+from typing import Any
+
+from sqlalchemy import BigInteger, Dialect, Engine, Select, Table, bindparam, insert, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.sql.expression import ClauseElement
+
+from .tables import content_keys, event_contents, events, log_keys, provider_calls, sessions
+
+_NAMED = re.compile(r"%\((\w+)\)s")
+_VALUES = re.compile(r"(?<=VALUES )\(.*\)")
+ROWS_AT_ONCE = 50
+
+
+class Statement:
+    """A statement for one dialect; values are given by name or in the order of `names`."""
+
+    def __init__(self, clause: ClauseElement, dialect: Dialect) -> None:
+        compiled: Any = clause.compile(dialect=dialect)
+        if dialect.positional:
+            self.text = str(compiled)
+            self.names: Sequence[str] = tuple(compiled.positiontup)
+        else:
+            self.names = tuple(_NAMED.findall(str(compiled)))
+            self.text = _NAMED.sub("%s", str(compiled))
+        self._processors = [_processor(compiled.binds[name].type, dialect) for name in self.names]
+        self._many = cache(self._text_for)
+        self._dialect = dialect
+        self._columns = list(clause.selected_columns) if isinstance(clause, Select) else []
+        self._results: list[Callable[[Any], Any] | None] | None = None
+
+    def run(self, cursor: Any, values: Mapping[str, Any]) -> Any:
+        """Run it for one set of values; the cursor."""
+        row = [values[name] for name in self.names]
+        return cursor.execute(self.text, self.bound(row))
+
+    def rows(self, cursor: Any, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        """Run a query; its rows, as SQLAlchemy would return them."""
+        self.run(cursor, values)
+        if self._results is None:
+            # Only the driver knows what it makes of a type.
+            self._results = [
+                column.type.dialect_impl(self._dialect).result_processor(self._dialect, described[1])
+                for column, described in zip(self._columns, cursor.description, strict=True)
+            ]
+        return [
+            tuple(
+                value if process is None else process(value)
+                for value, process in zip(row, self._results, strict=True)
+            )
+            for row in cursor.fetchall()
+        ]
+
+    def run_many(self, cursor: Any, rows: Sequence[Sequence[Any]]) -> None:
+        """Insert rows, many of them with each call of the driver."""
+        for first in range(0, len(rows), ROWS_AT_ONCE):
+            some = rows[first : first + ROWS_AT_ONCE]
+            values = [value for row in some for value in self.bound(row)]
+            cursor.execute(self._many(len(some)), values)
+
+    def bound(self, row: Iterable[Any]) -> list[Any]:
+        """Values in order, as the driver takes them."""
+        return [
+            value if process is None else process(value)
+            for value, process in zip(row, self._processors, strict=True)
+        ]
+
+    def _text_for(self, rows: int) -> str:
+        return _VALUES.sub(lambda match: ", ".join([match[0]] * rows), self.text)
+
+
+class Statements:
+    """The statements of an append, for one dialect."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        def made(clause: ClauseElement) -> Statement:
+            return Statement(clause, dialect)
+
+        session_key = bindparam("key", type_=sessions.c.session_id.type)
+        call_key = bindparam("key", type_=provider_calls.c.call_id.type)
+        self.insert_events = made(insert(events).values(_columns(events.c, {"position"})))
+        self.insert_session = made(insert(sessions).values(_columns(sessions.c)))
+        self.insert_calls = made(insert(provider_calls).values(_columns(provider_calls.c)))
+        self.insert_contents = made(insert(event_contents).values(_columns(event_contents.c)))
+        self.insert_content_key = made(_insert_unless_there(content_keys, dialect, {"destroyed_at"}))
+        self.insert_log_key = made(_insert_unless_there(log_keys, dialect))
+        # Only if nobody else appended since the session was read.
+        self.update_session = made(
+            update(sessions)
+            .where(
+                sessions.c.session_id == session_key,
+                sessions.c.last_sequence == bindparam("before", type_=BigInteger()),
+            )
+            .values(_columns(sessions.c, {"session_id"}))
+        )
+        self.update_call = made(
+            update(provider_calls)
+            .where(provider_calls.c.call_id == call_key)
+            .values(_columns(provider_calls.c, {"call_id"}))
+        )
+        # PostgreSQL locks the row, and waits for a rebuild that holds the table; SQLite has one writer anyway.
+        self.select_session = made(
+            select(sessions).where(sessions.c.session_id == session_key).with_for_update()
+        )
+        self.select_call = made(select(provider_calls).where(provider_calls.c.call_id == call_key))
+        event_key = bindparam("event", type_=events.c.event_id.type)
+        of_session = events.c.session_id == session_key
+        self.select_sequence = made(
+            select(events.c.sequence).where(events.c.event_id == event_key, of_session)
+        )
+        self.select_event_ids = made(
+            select(events.c.event_id)
+            .where(of_session, events.c.sequence.between(bindparam("first"), bindparam("last")))
+            .order_by(events.c.sequence)
+        )
+
+
+@contextmanager
+def transaction(engine: Engine) -> Iterator[Any]:
+    """A write transaction on the driver's connection; its cursor.
+
+    Raises:
+        DBAPIError: the driver's error, of the kind SQLAlchemy makes of it.
+    """
+    connection = engine.raw_connection()
+    driver: Any = engine.dialect.loaded_dbapi
+    try:
+        cursor = connection.cursor()
+        if engine.dialect.name == "sqlite":
+            cursor.execute("BEGIN IMMEDIATE")
+        yield cursor
+        connection.commit()
+    except driver.Error as error:
+        lost = engine.dialect.is_disconnect(error, connection.driver_connection, None)
+        if lost:
+            connection.invalidate()
+        else:
+            with suppress(driver.Error):
+                connection.rollback()
+        raise DBAPIError.instance(
+            None, None, error, driver.Error, connection_invalidated=lost, dialect=engine.dialect
+        ) from error
+    except BaseException:
+        with suppress(driver.Error):
+            connection.rollback()
+        raise
+    finally:
+        connection.close()
+
+
+def _processor(kind: Any, dialect: Dialect) -> Callable[[Any], Any] | None:
+    found: Callable[[Any], Any] | None = kind.dialect_impl(dialect).bind_processor(dialect)
+    return found
+
+
+def _columns(columns: Any, without: Iterable[str] = ()) -> dict[str, Any]:
+    return {
+        column.name: bindparam(column.name, type_=column.type)
+        for column in columns
+        if column.name not in set(without)
+    }
+
+
+def _insert_unless_there(table: Table, dialect: Dialect, without: Iterable[str] = ()) -> ClauseElement:
+    values = _columns(table.c, without)
+    if dialect.name == "postgresql":
+        return postgresql.insert(table).values(values).on_conflict_do_nothing()
+    return sqlite.insert(table).values(values).on_conflict_do_nothing()

@@ -1,0 +1,533 @@
+"""When appends reach the database: at once, in groups, or from the spool after the database was away."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import signal
+import sys
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from uuid import uuid4
+
+from sqlalchemy.exc import DataError, IntegrityError
+
+from context_paging.domain.errors import ContextPagingError, InvalidEvent
+from context_paging.domain.events import SCHEMA_VERSION, AuditInterrupted
+
+from ..telemetry import logger
+from .codec import Encoder
+from .commit import Committer
+from .database_errors import telling_errors
+from .errors import LogUnavailable, SessionConflict
+from .options import Audit, Durability
+from .prepared import Append, PreparedEvent
+from .spool import REJECTED_SUFFIX, AbandonedFile, Damage, SpoolFile, abandoned
+
+QUEUED_EVENTS = 10_000
+"""How many events may wait in memory before appends wait for the database."""
+SPOOLED_BYTES = 64 * 1024 * 1024
+"""How large the spool may grow, while the database is there, before appends wait for it."""
+RECENT_EVENTS = 20_000
+"""How many event ids are remembered, so that an append tried again is told apart without the database."""
+GROUP_EVENTS = 1_000
+"""How many events one commit takes at most, unless a single append has more."""
+LINGER_SECONDS = 0.02
+"""How long the first append of a group waits for others."""
+PATIENCE_SECONDS = 10.0
+"""How long an append waits for a database that does not keep up before it takes it for away."""
+RETRY_SECONDS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+"""Pauses between attempts to reach a database that is away; the last one repeats."""
+
+_told = logger("log")
+_open_writers: weakref.WeakSet[Writer] = weakref.WeakSet()
+
+
+class Writer:
+    """Takes appends and sees to it that the database gets each exactly once, in order.
+
+    Safe to share between threads; a session belongs to one thread at a time.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        log_id: str,
+        committer: Callable[[], Committer],
+        *,
+        durability: Durability,
+        audit: Audit,
+        spool: Path | None,
+        sigterm: bool,
+    ) -> None:
+        self._name = name
+        self._log_id = log_id
+        self._make_committer = committer
+        # Without a spool nothing would survive the process until it is committed.
+        self._durability = durability if spool is not None else Durability.SYNC
+        self._audit = audit
+        self._folder = spool
+        self._sigterm = sigterm
+        self._committer: Committer | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        self._changed = threading.Condition()
+        self._queue: deque[Append] = deque()
+        self._queued_events = 0
+        self._committing = False
+        self._hurry = 0
+        self._spool: SpoolFile | None = None
+        self._drained = 0
+        self._rejected: SpoolFile | None = None
+        self._away: LogUnavailable | None = None
+        self._attempts = 0
+        self._next_attempt = 0.0
+        self._accepted: dict[str, int] = {}
+        self._recent: dict[str, None] = {}
+        self._failed: dict[str, ContextPagingError] = {}
+        self._dropped: dict[str, tuple[int, str]] = {}
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def append(self, append: Append) -> int:
+        """Take an append; the session's last sequence.
+
+        Raises:
+            SessionConflict: another writer appended to the session, now or to what was taken before.
+            InvalidEvent: the database refuses an event.
+            LogUnavailable: nothing can be made durable, and audit is required; or the log is closed.
+        """
+        with self._changed:
+            if self._closed:
+                raise LogUnavailable(f"the log {self._name} was closed; open it again")
+            failed = self._failed.pop(append.session_id, None)
+            if failed is not None:
+                raise failed
+            append = self._with_gap(append)
+            known = self._accepted.get(append.session_id) == append.expected and not self._repeats(append)
+            if self._durability is Durability.GROUP and known and not _urgent(append):
+                taken = self._take(append)
+                if taken is not None:
+                    return taken
+        return self._append_now(append)
+
+    def flush(self) -> None:
+        """Wait until the database has everything that was taken.
+
+        Raises:
+            LogUnavailable: it is away; the spool has the rest.
+            SessionConflict: another writer was faster; what it kept out is among the rejected appends.
+        """
+        with self._changed:
+            self._wait_for_commits()
+            if self._away is not None:
+                self._next_attempt = 0.0
+                self._wake()
+                self._changed.wait_for(lambda: self._away is None or self._next_attempt > 0, PATIENCE_SECONDS)
+            if self._away is not None:
+                raise self._away
+            for session_id in list(self._failed):
+                raise self._failed.pop(session_id)
+
+    def settle(self) -> None:
+        """Wait until the database has everything that was taken, or is known to be away."""
+        with self._changed:
+            self._wait_for_commits()
+
+    @property
+    def away(self) -> LogUnavailable | None:
+        """Why the database does not take anything, while it does not."""
+        return self._away
+
+    def recover(self) -> None:
+        """Bring what writers that have ended left in the spool to the database."""
+        if self._folder is None:
+            return
+        for file in abandoned(self._folder, self._log_id):
+            try:
+                damage = self._drain_file(file)
+            except LogUnavailable as error:
+                _told.warning("log.spool.kept", log=self._name, file=str(file.path), reason=str(error))
+                file.close()
+                return
+            if damage:
+                kept = file.put_aside()
+                _told.error("log.spool.damaged", log=self._name, file=str(kept), places=damage)
+            else:
+                file.remove()
+
+    def close(self) -> None:
+        """Bring everything to the database, if it is there, and stop."""
+        with self._changed:
+            if self._closed:
+                return
+            self._wait_for_commits()
+            if self._away is not None:
+                self._next_attempt = 0.0
+                self._wake()
+                self._changed.wait_for(lambda: self._away is None or self._next_attempt > 0, PATIENCE_SECONDS)
+            self._closed = True
+            self._changed.notify_all()
+        if self._thread is not None:
+            self._thread.join(PATIENCE_SECONDS)
+        for file in (self._spool, self._rejected):
+            if file is not None:
+                file.close()
+        self._spool = self._rejected = None
+        _open_writers.discard(self)
+
+    def after_fork(self) -> None:
+        """In a child: the files, the thread and what is not committed belong to the parent."""
+        for file in (self._spool, self._rejected):
+            if file is not None:
+                file.let_go()
+        self._committer = None
+        self._begin()
+
+    def _take(self, append: Append) -> int | None:
+        """Put an append into spool and queue; ``None`` if the spool does not take it. The lock is held."""
+        if not self._changed.wait_for(self._has_room, PATIENCE_SECONDS):
+            self._lose(LogUnavailable(f"the log {self._name} cannot be used: its database does not keep up"))
+        if not self._write_to_spool(append):
+            return None
+        if self._away is None:
+            self._queue.append(append)
+            self._queued_events += len(append.prepared)
+        self._wake()
+        return self._accept(append)
+
+    def _append_now(self, append: Append) -> int:
+        session_id = append.session_id
+        with self._changed:
+            self._wait_for_commits()
+            if self._away is not None and time.monotonic() >= self._next_attempt:
+                self._wake()
+                self._changed.wait_for(
+                    lambda: self._away is None or self._next_attempt > time.monotonic(), 1.0
+                )
+            away = self._away
+            if away is not None and self._audit is Audit.REQUIRED and self._nothing_is_spooled():
+                # Nothing has to go first, and the answer decides whether there is a provider call.
+                away = None
+        if away is None:
+            try:
+                (result,) = self._commit([append])
+            except LogUnavailable as error:
+                away = error
+                with self._changed:
+                    self._lose(error)
+            else:
+                if isinstance(result, SessionConflict):
+                    with self._changed:
+                        self._accepted.pop(session_id, None)
+                    raise result
+                with self._changed:
+                    self._accept(append)
+                    self._accepted[session_id] = result
+                    if self._nothing_is_spooled():
+                        self._away = None
+                return result
+        with self._changed:
+            if self._write_to_spool(append):
+                self._wake()
+                return self._accept(append)
+            if self._audit is Audit.REQUIRED:
+                raise away
+            events, _ = self._dropped.get(session_id, (0, ""))
+            self._dropped[session_id] = (events + _told_events(append), str(away))
+            _told.error(
+                "log.events.dropped",
+                log=self._name,
+                session=session_id,
+                events=len(append.prepared),
+                reason=str(away),
+            )
+            return append.expected
+
+    def _repeats(self, append: Append) -> bool:
+        return append.prepared[0].event_id in self._recent
+
+    def _accept(self, append: Append) -> int:
+        if len(self._recent) >= RECENT_EVENTS:
+            self._recent.clear()
+        self._recent.update(dict.fromkeys(event.event_id for event in append.prepared))
+        last = append.expected + len(append.prepared)
+        self._accepted[append.session_id] = last
+        self._dropped.pop(append.session_id, None)
+        return last
+
+    def _with_gap(self, append: Append) -> Append:
+        gap = self._dropped.get(append.session_id)
+        if gap is None:
+            return append
+        event = AuditInterrupted(events=gap[0], reason=gap[1])
+        prepared = PreparedEvent(
+            uuid4().hex,
+            event.type,
+            SCHEMA_VERSION,
+            append.prepared[0].recorded_at,
+            None,
+            _encode(event),
+        )
+        return Append.of(
+            append.session_id,
+            append.expected,
+            append.label,
+            [prepared, *append.prepared],
+            [event, *append.events],
+            append.content_key,
+        )
+
+    def _nothing_is_spooled(self) -> bool:
+        return self._spool is None or self._spool.empty
+
+    def _has_room(self) -> bool:
+        if self._away is not None:
+            return True
+        small = self._spool is None or self._spool.size < SPOOLED_BYTES
+        return self._queued_events < QUEUED_EVENTS and small
+
+    def _wait_for_commits(self) -> None:
+        self._hurry += 1
+        self._wake()
+        self._changed.wait_for(lambda: not self._queue and not self._committing)
+        self._hurry -= 1
+
+    def _write_to_spool(self, append: Append) -> bool:
+        if self._folder is None:
+            return False
+        try:
+            if self._spool is None:
+                self._spool = SpoolFile.make(self._folder, self._log_id)
+            self._spool.write(append, sync=self._away is not None or self._durability is Durability.SYNC)
+        except OSError as error:
+            _told.error("log.spool.failed", log=self._name, folder=str(self._folder), reason=str(error))
+            return False
+        return True
+
+    def _commit(self, appends: Sequence[Append]) -> list[int | SessionConflict]:
+        with telling_errors(self._name):
+            if self._committer is None:
+                self._committer = self._make_committer()
+            try:
+                return self._committer.commit(appends)
+            except (DataError, IntegrityError) as error:
+                if len(appends) == 1:
+                    reason = str(error.orig).splitlines()[0]
+                    raise InvalidEvent(
+                        f"the database refuses an event of {appends[0].session_id!r}: {reason}"
+                    ) from error
+            except InvalidEvent:
+                if len(appends) == 1:
+                    raise
+        # One of them is the reason: the others must not suffer from it.
+        return [result for append in appends for result in self._commit_or_reject(append)]
+
+    def _commit_or_reject(self, append: Append) -> list[int | SessionConflict]:
+        try:
+            return self._commit([append])
+        except InvalidEvent as error:
+            self._reject(append, error)
+            return [append.expected + len(append.prepared)]
+
+    def _reject(self, append: Append, error: ContextPagingError) -> None:
+        _told.error("log.append.rejected", log=self._name, session=append.session_id, reason=str(error))
+        if self._folder is not None:
+            try:
+                if self._rejected is None:
+                    name = f"{os.getpid()}-{uuid4().hex[:12]}{REJECTED_SUFFIX}"
+                    self._rejected = SpoolFile(self._folder / name, self._log_id)
+                self._rejected.write(append, sync=True)
+            except OSError as failure:
+                _told.error("log.spool.failed", log=self._name, folder=str(self._folder), reason=str(failure))
+        with self._changed:
+            self._failed[append.session_id] = error
+            self._accepted.pop(append.session_id, None)
+
+    def _settle_batch(self, appends: Sequence[Append], results: Sequence[int | SessionConflict]) -> None:
+        for append, result in zip(appends, results, strict=True):
+            if isinstance(result, SessionConflict):
+                self._reject(append, result)
+
+    def _wake(self) -> None:
+        if self._thread is None or not self._thread.is_alive():
+            if not self._queue and self._away is None:
+                return
+            self._thread = threading.Thread(target=self._run, name="context-paging log", daemon=True)
+            self._thread.start()
+            _open_writers.add(self)
+            if self._sigterm:
+                _end_on_sigterm()
+        self._changed.notify_all()
+
+    def _lose(self, error: LogUnavailable) -> None:
+        """The database is away. What is queued is in the spool; the lock is held."""
+        if self._away is None:
+            _told.warning("log.database.away", log=self._name, reason=str(error))
+            self._attempts = 0
+        self._away = error
+        self._queue.clear()
+        self._queued_events = 0
+        pause = RETRY_SECONDS[min(self._attempts, len(RETRY_SECONDS) - 1)]
+        self._attempts += 1
+        self._next_attempt = time.monotonic() + pause
+        if self._spool is not None:
+            try:
+                self._spool.sync()
+            except OSError as failure:
+                _told.error("log.spool.failed", log=self._name, folder=str(self._folder), reason=str(failure))
+        self._changed.notify_all()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                if not self._wait_for_work():
+                    return
+                away = self._away is not None
+                batch = [] if away else self._next_batch()
+                self._committing = True
+            try:
+                if away:
+                    self._drain_own()
+                else:
+                    self._settle_batch(batch, self._commit(batch))
+            except LogUnavailable as error:
+                with self._changed:
+                    self._lose(error)
+            except ContextPagingError as error:
+                # A single append that the database refuses.
+                for append in batch:
+                    self._reject(append, error)
+            except Exception as error:
+                # Whatever it is, the spool has the appends, and appending must go on.
+                with self._changed:
+                    self._lose(LogUnavailable(f"the log {self._name} cannot be used: {error!r}"))
+            finally:
+                with self._changed:
+                    self._committing = False
+                    self._clear_spool()
+                    self._changed.notify_all()
+
+    def _wait_for_work(self) -> bool:
+        while True:
+            if self._away is not None:
+                pause = self._next_attempt - time.monotonic()
+                if pause <= 0:
+                    return True
+                if self._closed:
+                    return False
+                self._changed.wait(pause)
+            elif self._queue:
+                self._changed.wait_for(
+                    lambda: self._hurry or self._closed or self._queued_events >= GROUP_EVENTS, LINGER_SECONDS
+                )
+                if self._queue:
+                    return True
+            elif self._closed:
+                return False
+            else:
+                self._changed.wait()
+
+    def _next_batch(self) -> list[Append]:
+        batch: list[Append] = []
+        events = 0
+        while self._queue and (not batch or events + len(self._queue[0].prepared) <= GROUP_EVENTS):
+            batch.append(self._queue.popleft())
+            events += len(batch[-1].prepared)
+        self._queued_events -= events
+        return batch
+
+    def _clear_spool(self) -> None:
+        if self._spool is not None and not self._queue and self._away is None and not self._spool.empty:
+            self._spool.clear()
+            self._drained = 0
+
+    def _drain_own(self) -> None:
+        """Bring the spool of this process to the database, until it has everything."""
+        with self._changed:
+            if self._committer is not None:
+                self._committer.forget()
+            if self._spool is None or self._spool.empty:
+                spool = None
+            else:
+                spool = self._spool
+        if spool is None:
+            self._commit([])
+        while spool is not None:
+            appends = [frame for frame in spool.frames() if isinstance(frame, Append)]
+            some = appends[self._drained :]
+            for first in range(0, len(some), GROUP_EVENTS):
+                group = some[first : first + GROUP_EVENTS]
+                self._settle_batch(group, self._commit(group))
+                self._drained += len(group)
+            with self._changed:
+                if self._drained >= sum(isinstance(frame, Append) for frame in spool.frames()):
+                    break
+        with self._changed:
+            self._away = None
+            self._clear_spool()
+            self._changed.notify_all()
+        _told.info("log.database.back", log=self._name)
+
+    def _drain_file(self, file: AbandonedFile) -> int:
+        damage = 0
+        group: list[Append] = []
+        for frame in file.frames():
+            if isinstance(frame, Damage):
+                damage += 1
+                continue
+            group.append(frame)
+            if len(group) >= GROUP_EVENTS:
+                self._settle_batch(group, self._commit_all(group))
+                group = []
+        if group:
+            self._settle_batch(group, self._commit_all(group))
+        # A rejected append is told once; nobody here waits for it.
+        self._failed.clear()
+        return damage
+
+    def _commit_all(self, appends: Sequence[Append]) -> list[int | SessionConflict]:
+        if len(appends) == 1:
+            return self._commit_or_reject(appends[0])
+        return self._commit(appends)
+
+
+def _urgent(append: Append) -> bool:
+    return any(event.type in _URGENT for event in append.prepared)
+
+
+_URGENT = frozenset({"context-aborted", "session-shut-down"})
+_encode = Encoder()
+
+
+def _told_events(append: Append) -> int:
+    # A gap that could not be written either is counted by the next one.
+    return sum(event.type != "audit-interrupted" for event in append.prepared)
+
+
+def _close_all() -> None:
+    for writer in list(_open_writers):
+        writer.close()
+
+
+def _end_on_sigterm() -> None:
+    if (
+        threading.current_thread() is threading.main_thread()
+        and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    ):
+        # Ends the main thread as any exit does, so that what runs at exit commits what is queued.
+        signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+
+
+def _after_fork() -> None:
+    for writer in list(_open_writers):
+        writer.after_fork()
+
+
+atexit.register(_close_all)
+os.register_at_fork(after_in_child=_after_fork)
