@@ -124,8 +124,8 @@ class ContextReply(Reply):
 class Session:
     """A live session. One method a host callback; not to be shared between threads.
 
-    ``host`` names the agent program in the log. ``sequence`` is where the log's session ends, if it has one with
-    this id already: see `EventLog.last_sequence`.
+    ``host`` names the agent program in the log. ``sequence`` is where the log's session ends, if it has one
+    with this id already: see `EventLog.last_sequence`.
     """
 
     def __init__(

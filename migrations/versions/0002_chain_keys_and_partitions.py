@@ -61,7 +61,6 @@ def upgrade() -> None:
     op.create_index(
         "ix_sessions_host_started_at_session_id", "sessions", ["host", "started_at", "session_id"]
     )
-    op.create_index("ix_sessions_last_at", "sessions", ["last_at"])
     _widen_calls()
     if op.get_context().dialect.name == "postgresql":
         _partition_events()
@@ -82,7 +81,6 @@ def downgrade() -> None:
         op.drop_column("provider_calls", name)
     op.create_index("ix_provider_calls_outcome_requested_at", "provider_calls", ["outcome", "requested_at"])
     op.create_index("ix_provider_calls_requested_at", "provider_calls", ["requested_at"])
-    op.drop_index("ix_sessions_last_at", "sessions")
     op.drop_index("ix_sessions_host_started_at_session_id", "sessions")
     op.drop_index("ix_sessions_started_at_session_id", "sessions")
     op.drop_column("sessions", "last_hash")

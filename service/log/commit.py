@@ -18,7 +18,7 @@ from .partitions import Partitions
 from .prepared import Append
 from .read_models import NewEvent, SessionModel, earlier_calls
 from .records import StoredCall, StoredSession, period_of
-from .statements import Statements, transaction
+from .statements import Statements, WriteConnections
 
 REMEMBERED_SESSIONS = 10_000
 
@@ -33,7 +33,7 @@ class _Live:
 
     stored: StoredSession | None
     model: SessionModel
-    present: set[str] = field(default_factory=set)
+    present: dict[str, StoredCall] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -54,15 +54,19 @@ class Committer:
     sequence in the database shows that somebody else wrote, and reads it again.
     """
 
-    def __init__(self, engine: Engine, key: LogKey) -> None:
-        self._engine = engine
+    def __init__(self, engine: Engine, key: LogKey, *, keeps_connection: bool) -> None:
         self._key = key
         self._statements = Statements(engine.dialect)
+        self._connections = WriteConnections(engine, keeps=keeps_connection)
         self._partitions = Partitions(engine)
         self._remembered: dict[str, tuple[StoredSession, dict[str, StoredCall]]] = {}
         self._key_is_known = False
         # SQLite's own waiting for another writer is a sleep; threads of one process can do better.
         self._turn: Any = threading.Lock() if engine.dialect.name == "sqlite" else nullcontext()
+
+    def close(self) -> None:
+        """Give connections back."""
+        self._connections.close()
 
     def forget(self) -> None:
         """Read every session again before it is written next."""
@@ -93,7 +97,7 @@ class Committer:
                 self._partitions.ensure(period_of(append.prepared[0].recorded_at))
         for remember in (True, False):
             try:
-                with self._turn, transaction(self._engine) as cursor:
+                with self._turn, self._connections.transaction() as cursor:
                     batch = self._write(cursor, appends, remember=remember)
             except _Stale:
                 continue
@@ -103,7 +107,7 @@ class Committer:
                     return [result for append in appends for result in self._commit([append])]
                 if remember:
                     continue
-                with self._turn, transaction(self._engine) as cursor:
+                with self._turn, self._connections.transaction() as cursor:
                     return [self._repeated(cursor, appends[0])]
             self._remember(batch)
             return batch.results
@@ -136,7 +140,7 @@ class Committer:
         known = self._remembered.get(session_id) if remember else None
         if known is not None:
             stored, calls = known
-            return _Live(stored, SessionModel(stored, dict(calls)), set(calls))
+            return _Live(stored, SessionModel(stored, dict(calls)), dict(calls))
         rows = self._statements.select_session.rows(cursor, {"key": session_id})
         found = StoredSession(*rows[0]) if rows else None
         return _Live(found, SessionModel(found))
@@ -155,8 +159,7 @@ class Committer:
         ):
             if call_id not in model.calls:
                 for row in self._statements.select_call.rows(cursor, {"key": call_id}):
-                    model.calls[call_id] = StoredCall(*row)
-                    live.present.add(call_id)
+                    model.calls[call_id] = live.present[call_id] = StoredCall(*row)
         model.fold(append.session_id, append.label, self._chained(append, live, batch))
         if append.content_key is not None:
             batch.keys.append((append.content_key.id, append.session_id, append.content_key.wrapped))
@@ -222,6 +225,8 @@ class Committer:
             values["key"], values["before"] = session_id, live.stored.last_sequence
             if self._statements.update_session.run(cursor, values).rowcount != 1:
                 raise _Stale
+            if session.host != live.stored.host:
+                self._statements.update_host.run(cursor, values)
 
     def _write_calls(self, cursor: Any, batch: _Batch) -> None:
         added = []
@@ -229,8 +234,14 @@ class Committer:
             for call_id in live.model.calls:
                 if call_id in live.model.changed:
                     call = live.model.calls[call_id]
-                    if call_id in live.present:
-                        self._statements.update_call.run(cursor, {"key": call_id, **call._asdict()})
+                    before = live.present.get(call_id)
+                    if before is not None:
+                        answered = before._replace(
+                            response_tokens=call.response_tokens, last_sequence=call.last_sequence
+                        )
+                        run = self._statements
+                        change = run.answer_call if answered == call else run.update_call
+                        change.run(cursor, {"key": call_id, **call._asdict()})
                     else:
                         added.append(call)
         if added:

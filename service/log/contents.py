@@ -84,7 +84,7 @@ def decrypt(
         )
     except InvalidTag:
         raise InvalidKey(
-            f"a content of session {session_id!r} was altered, or encrypted with the key of another key file: "
+            f"a content of session {session_id!r} was altered, or encrypted with another key file's key: "
             "give that of the machine that wrote it"
         ) from None
     return json.loads(text)

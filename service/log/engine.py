@@ -140,8 +140,6 @@ def _sqlite_engine(url: URL) -> Engine:
         _write_ahead(connection)
         # A commit waits for the disk, so that it survives a power cut; provider calls need not wait for it.
         connection.execute("PRAGMA synchronous = FULL")
-        # What is erased is gone from the file, too.
-        connection.execute("PRAGMA secure_delete = ON")
 
     @event.listens_for(engine, "begin")
     def _begin(connection: Connection) -> None:

@@ -13,8 +13,8 @@ class Durability(StrEnum):
     SYNC = "sync"
     """The database has committed it: it survives a power cut."""
     GROUP = "group"
-    """It is in the spool, so that it survives the end of the process; the database gets it within moments, many
-    appends in one commit. An abort and a shutdown wait for that commit."""
+    """It is in the spool, so that it survives the end of the process; the database gets it within moments,
+    many appends in one commit. An abort and a shutdown wait for that commit."""
 
 
 class Audit(StrEnum):
@@ -23,7 +23,7 @@ class Audit(StrEnum):
     REQUIRED = "required"
     """It is refused, so that the provider call does not happen."""
     BEST_EFFORT = "best-effort"
-    """The provider call goes on; how many events are missing is written as soon as anything can be written."""
+    """The provider call goes on; how many events are missing is told as soon as anything can be written."""
 
 
 class Payloads(StrEnum):
@@ -42,8 +42,8 @@ class LogOptions:
     Attributes:
         spool: the folder for appends the database does not have yet; ``None`` for one beside the log;
             ``False`` for no spool, where every append waits for the database.
-        key_file: where the log's key is, or is to be made; ``None`` for a file beside the log.
-        sigterm: let SIGTERM end the process as `sys.exit` would, unless it is handled already, so that what is
+        key_file: where the log's key is, or is to be made; ``None`` for a file beside the log. sigterm: let
+        SIGTERM end the process as `sys.exit` would, unless it is handled already, so that what is
             not committed yet is.
     """
 

@@ -58,6 +58,7 @@ def _make(connection: Connection, period: int) -> None:
     # A table that is there already is the partition another process has just made.
     connection.execute(
         text(
-            f"CREATE TABLE IF NOT EXISTS {partition_name(period)} PARTITION OF events FOR VALUES IN ({period})"
+            f"CREATE TABLE IF NOT EXISTS {partition_name(period)} PARTITION OF events "
+            f"FOR VALUES IN ({period})"
         )
     )

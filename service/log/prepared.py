@@ -7,7 +7,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, lru_cache
 from hashlib import sha256
 from typing import Any, NamedTuple
 
@@ -29,7 +29,7 @@ class PreparedEvent(NamedTuple):
 
     @property
     def content_hash(self) -> bytes | None:
-        """SHA-256 of the encrypted content: what the chain covers, and what stays when the key is destroyed."""
+        """SHA-256 of the encrypted content: the chain covers it, and it stays when the key is destroyed."""
         return None if self.content is None else sha256(self.content).digest()
 
 
@@ -75,38 +75,37 @@ class Append:
         append.__dict__["events"] = events
         return append
 
-    def to_json(self) -> bytes:
-        """As one line of ASCII JSON."""
+    def to_lines(self) -> bytes:
+        """As ASCII: a line of JSON, and a line for each payload."""
         key = self.content_key
-        return _json.encode(
+        head = [
+            self.session_id,
+            self.expected,
+            self.label,
+            None if key is None else [key.id, _text(key.wrapped)],
             [
-                self.session_id,
-                self.expected,
-                self.label,
-                None if key is None else [key.id, _text(key.wrapped)],
                 [
-                    [
-                        event.event_id,
-                        event.type,
-                        event.schema_version,
-                        event.recorded_at.isoformat(),
-                        event.call_id,
-                        event.payload,
-                        None if event.content is None else _text(event.content),
-                    ]
-                    for event in self.prepared
-                ],
-            ]
-        ).encode()
+                    event_id,
+                    event_type,
+                    version,
+                    _moment_text(moment),
+                    call_id,
+                    None if content is None else _text(content),
+                ]
+                for event_id, event_type, version, moment, call_id, _, content in self.prepared
+            ],
+        ]
+        return "\n".join([_json.encode(head), *[event.payload for event in self.prepared]]).encode("ascii")
 
     @classmethod
-    def from_json(cls, line: bytes) -> Append:
-        """What `to_json` wrote.
+    def from_lines(cls, text: bytes) -> Append:
+        """What `to_lines` wrote.
 
         Raises:
             ValueError, TypeError: it is something else.
         """
-        session_id, expected, label, key, rows = json.loads(line)
+        head, *payloads = text.decode("ascii").split("\n")
+        session_id, expected, label, key, rows = json.loads(head)
         prepared = [
             PreparedEvent(
                 event_id,
@@ -117,12 +116,15 @@ class Append:
                 payload,
                 None if content is None else b64decode(content),
             )
-            for event_id, event_type, version, moment, call_id, payload, content in rows
+            for (event_id, event_type, version, moment, call_id, content), payload in zip(
+                rows, payloads, strict=True
+            )
         ]
         content_key = None if key is None else ContentKey(key[0], b64decode(key[1]))
         return cls(session_id, expected, label, prepared, content_key)
 
 
+_moment_text = lru_cache(maxsize=64)(datetime.isoformat)
 _json = json.JSONEncoder(separators=(",", ":"), check_circular=False)
 
 

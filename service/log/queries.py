@@ -1,7 +1,7 @@
 """Questions to the read models, answered page by page.
 
-A page's cursor is the place of its last row in the order, so that a page costs the same however far down it is,
-and rows that come in between shift nothing.
+A page's cursor is the place of its last row in the order, so that a page costs the same however far down it
+is, and rows that come in between shift nothing.
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ AT_ONCE = 500
 def rebuild(connection: Connection, progress: Callable[[int, int], None] = lambda done, of: None) -> int:
     """Replace all rows of the read models; the number of sessions.
 
-    A label is not in the events: it is taken over from the row it is in. ``progress`` is told how many sessions
-    of how many are done.
+    A label is not in the events: it is taken over from the row it is in. ``progress`` is told how many
+    sessions of how many are done.
 
     Raises:
         InvalidEvent: a stored event cannot be read.

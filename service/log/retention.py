@@ -1,7 +1,7 @@
 """Taking things out of the log on purpose: contents by destroying keys, whole sessions by age or by id.
 
-Sessions leave as a whole, so that no chain is ever cut. On PostgreSQL a month goes with its partition as soon as
-all of its sessions go.
+Sessions leave as a whole, so that no chain is ever cut. On PostgreSQL a month goes with its partition as
+soon as all of its sessions go.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The spool: a local append-only file that holds appends until the database has them.
 
-A file begins with a line that names the log. Frames follow: a marker, the length and the CRC-32 of a body, the
-body, which is one append as JSON. A frame that the end of the process or of the disk cut short was never
+A file begins with a line that names the log. Frames follow: a marker, the length and the CRC-32 of a body,
+the body, which is one append as text. A frame that the end of the process or of the disk cut short was never
 acknowledged and is left out; one that was damaged later is skipped, found by the marker of the next.
 
 A process holds a lock on the file it writes, so that others see which files nobody writes any more.
@@ -77,7 +77,7 @@ class SpoolFile:
         Raises:
             OSError: it was not written; what was written of it is taken back.
         """
-        body = append.to_json()
+        body = append.to_lines()
         frame = _HEAD.pack(_MARK, len(body), zlib.crc32(body)) + body
         try:
             written = os.write(self._file, frame)
@@ -201,7 +201,7 @@ def read_frames(path: Path, file: BinaryIO) -> Iterator[Append | Damage]:
 
 def _append_of(body: bytes) -> Append | None:
     try:
-        return Append.from_json(body)
+        return Append.from_lines(body)
     except (ValueError, TypeError, KeyError):
         return None
 

@@ -9,14 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
-from sqlalchemy import BigInteger, Dialect, Engine, Select, Table, bindparam, insert, select, update
+from sqlalchemy import BigInteger, Dialect, Engine, LargeBinary, Select, Table, bindparam, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.sql.expression import ClauseElement
 
+from .column_types import UtcDateTime
 from .tables import content_keys, event_contents, events, log_keys, provider_calls, sessions
 
 _NAMED = re.compile(r"%\((\w+)\)s")
@@ -35,7 +36,8 @@ class Statement:
         else:
             self.names = tuple(_NAMED.findall(str(compiled)))
             self.text = _NAMED.sub("%s", str(compiled))
-        self._processors = [_processor(compiled.binds[name].type, dialect) for name in self.names]
+        processors = [_processor(compiled.binds[name].type, dialect) for name in self.names]
+        self._processors = [(place, made) for place, made in enumerate(processors) if made is not None]
         self._many = cache(self._text_for)
         self._dialect = dialect
         self._columns = list(clause.selected_columns) if isinstance(clause, Select) else []
@@ -72,17 +74,21 @@ class Statement:
 
     def bound(self, row: Iterable[Any]) -> list[Any]:
         """Values in order, as the driver takes them."""
-        return [
-            value if process is None else process(value)
-            for value, process in zip(row, self._processors, strict=True)
-        ]
+        values = list(row)
+        for place, process in self._processors:
+            values[place] = process(values[place])
+        return values
 
     def _text_for(self, rows: int) -> str:
         return _VALUES.sub(lambda match: ", ".join([match[0]] * rows), self.text)
 
 
+# Columns that are in no index: a response changes only these.
+_UNANSWERED = {column.name for column in provider_calls.c} - {"response_tokens", "last_sequence"}
+
+
 class Statements:
-    """The statements of an append, for one dialect."""
+    """The statements of an append, for one dialect. What changes often is set without touching an index."""
 
     def __init__(self, dialect: Dialect) -> None:
         def made(clause: ClauseElement) -> Statement:
@@ -103,14 +109,25 @@ class Statements:
                 sessions.c.session_id == session_key,
                 sessions.c.last_sequence == bindparam("before", type_=BigInteger()),
             )
-            .values(_columns(sessions.c, {"session_id"}))
+            .values(_columns(sessions.c, {"session_id", "label", "started_at", "host"}))
+        )
+        self.update_host = made(
+            update(sessions)
+            .where(sessions.c.session_id == session_key)
+            .values(_columns(sessions.c, without={c.name for c in sessions.c} - {"host"}))
         )
         self.update_call = made(
             update(provider_calls)
             .where(provider_calls.c.call_id == call_key)
             .values(_columns(provider_calls.c, {"call_id"}))
         )
-        # PostgreSQL locks the row, and waits for a rebuild that holds the table; SQLite has one writer anyway.
+        self.answer_call = made(
+            update(provider_calls)
+            .where(provider_calls.c.call_id == call_key)
+            .values(_columns(provider_calls.c, _UNANSWERED))
+        )
+        # PostgreSQL locks the row, and waits for a rebuild that holds the table; SQLite has one writer
+        # anyway.
         self.select_session = made(
             select(sessions).where(sessions.c.session_id == session_key).with_for_update()
         )
@@ -127,41 +144,69 @@ class Statements:
         )
 
 
-@contextmanager
-def transaction(engine: Engine) -> Iterator[Any]:
-    """A write transaction on the driver's connection; its cursor.
+class WriteConnections:
+    """Connections of the driver for write transactions.
 
-    Raises:
-        DBAPIError: the driver's error, of the kind SQLAlchemy makes of it.
+    A SQLite file has one writer at a time, which ``keeps`` its connection; a server has a pool.
     """
-    connection = engine.raw_connection()
-    driver: Any = engine.dialect.loaded_dbapi
-    try:
-        cursor = connection.cursor()
-        if engine.dialect.name == "sqlite":
-            cursor.execute("BEGIN IMMEDIATE")
-        yield cursor
-        connection.commit()
-    except driver.Error as error:
-        lost = engine.dialect.is_disconnect(error, connection.driver_connection, None)
-        if lost:
-            connection.invalidate()
-        else:
+
+    def __init__(self, engine: Engine, *, keeps: bool) -> None:
+        self._engine = engine
+        self._keeps = keeps
+        self._kept: Any = None
+
+    @contextmanager
+    def transaction(self) -> Iterator[Any]:
+        """A write transaction; its cursor.
+
+        Raises:
+            DBAPIError: the driver's error, of the kind SQLAlchemy makes of it.
+        """
+        engine = self._engine
+        driver: Any = engine.dialect.loaded_dbapi
+        connection = self._kept or engine.raw_connection()
+        if self._keeps and self._kept is None:
+            connection.detach()
+            self._kept = connection
+        try:
+            cursor = connection.cursor()
+            if engine.dialect.name == "sqlite":
+                cursor.execute("BEGIN IMMEDIATE")
+            yield cursor
+            connection.commit()
+        except driver.Error as error:
+            lost = engine.dialect.is_disconnect(error, connection.driver_connection, None)
+            if lost:
+                connection.invalidate()
+            else:
+                with suppress(driver.Error):
+                    connection.rollback()
+            raise DBAPIError.instance(
+                None, None, error, driver.Error, connection_invalidated=lost, dialect=engine.dialect
+            ) from error
+        except BaseException:
             with suppress(driver.Error):
                 connection.rollback()
-        raise DBAPIError.instance(
-            None, None, error, driver.Error, connection_invalidated=lost, dialect=engine.dialect
-        ) from error
-    except BaseException:
-        with suppress(driver.Error):
-            connection.rollback()
-        raise
-    finally:
-        connection.close()
+            raise
+        finally:
+            if not self._keeps:
+                connection.close()
+
+    def close(self) -> None:
+        """Close what is kept."""
+        if self._kept is not None:
+            self._kept.close()
+            self._kept = None
 
 
 def _processor(kind: Any, dialect: Dialect) -> Callable[[Any], Any] | None:
+    if isinstance(kind, LargeBinary):
+        # Both drivers take bytes as they are.
+        return None
     found: Callable[[Any], Any] | None = kind.dialect_impl(dialect).bind_processor(dialect)
+    if found is not None and isinstance(kind, UtcDateTime):
+        # Events of one append have one moment, and SQLite wants it as text.
+        return lru_cache(maxsize=64)(found)
     return found
 
 

@@ -60,7 +60,7 @@ class EventLog:
         self._writer = Writer(
             self._name,
             self._id,
-            lambda: Committer(engine, self._the_key()),
+            lambda: Committer(engine, self._the_key(), keeps_connection=self._file is not None),
             durability=Durability(options.durability),
             audit=Audit(options.audit),
             spool=self._spool_folder(),
@@ -301,7 +301,7 @@ class EventLog:
             after = rows[-1].sequence
 
     def read_on(self, place: TailPlace, limit: int = READ_AT_ONCE) -> tuple[list[StoredEvent], TailPlace]:
-        """The next events by position, without gaps, and where to go on; none while there is nothing certain."""
+        """The next events by position, without gaps, and where to go on; none if none is certain."""
         self._writer.settle()
         with telling_errors(self._name), self._reading() as connection:
             found = read_on(connection, place, limit)
@@ -319,7 +319,8 @@ class EventLog:
     ) -> Iterator[StoredEvent]:
         """All events with a position above ``after``, by position, and, with ``follow``, those to come.
 
-        Each comes once, and none is left out that becomes visible late: see `context_paging.service.log.tail`.
+        Each comes once, and none is left out that becomes visible late: see
+        `context_paging.service.log.tail`.
         """
         place = TailPlace(after)
         while not stop():
@@ -418,7 +419,8 @@ class EventLog:
     def erase(self, session_id: str) -> int:
         """Destroy the keys of a session's contents; how many contents nobody can read any more.
 
-        The chain stays valid. Copies of the database made earlier still hold the keys, wrapped by the key file.
+        The chain stays valid. Copies of the database made earlier still hold the keys, wrapped by the key
+        file.
 
         Raises:
             UnknownSession: there is none with this id.
@@ -507,6 +509,9 @@ class EventLog:
     def _changing(self) -> Iterator[Connection]:
         self._writer.settle()
         with telling_errors(self._name), self._engine.begin() as connection:
+            if connection.dialect.name == "sqlite":
+                # What is deleted is gone from the file, too.
+                connection.exec_driver_sql("PRAGMA secure_delete = ON")
             yield long_work(connection)
 
     @contextmanager

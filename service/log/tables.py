@@ -1,7 +1,7 @@
 """The log's tables. ``events`` is the log; ``sessions`` and ``provider_calls`` are read models made of it.
 
-On PostgreSQL ``events`` is partitioned by ``period``, the month in which the session began: a session is never
-split, its chain stays whole, and the constraints hold for a session as if there were no partitions.
+On PostgreSQL ``events`` is partitioned by ``period``, the month in which the session began: a session is
+never split, its chain stays whole, and the constraints hold for a session as if there were no partitions.
 """
 
 from __future__ import annotations
@@ -73,7 +73,6 @@ sessions = Table(
     Column("last_hash", LargeBinary),
     Index(None, "started_at", "session_id"),
     Index(None, "host", "started_at", "session_id"),
-    Index(None, "last_at"),
 )
 
 provider_calls = Table(

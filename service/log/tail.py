@@ -2,15 +2,16 @@
 
 On SQLite one writer commits at a time, so positions become visible in order. On PostgreSQL they do not: a
 position is drawn before its transaction commits, and transactions overtake each other. A gap below a visible
-position is then either lost for ever, to a transaction that was rolled back or to retention, or still to come.
+position is then either lost for ever, to a transaction that was rolled back or to retention, or still to
+come.
 
-The two are told apart with transaction ids. A writer draws positions only after it has written elsewhere in its
-transaction, thus after it has an id, and positions come from one sequence without cache. So whoever can still
-fill a gap below a visible position has an id below any that is given out from now on. The reader takes such an id
-for itself, the fence, and holds back what is beyond the gap until a snapshot's ``xmin``, the oldest transaction
-in progress, has passed the fence: all candidates have ended then, and what that snapshot does not show in the gap
-will never be there. (A snapshot's ``xmax`` would not do as a fence: it is one more than the newest *ended*
-transaction, and a writer in progress may be beyond it.)
+The two are told apart with transaction ids. A writer draws positions only after it has written elsewhere in
+its transaction, thus after it has an id, and positions come from one sequence without cache. So whoever can
+still fill a gap below a visible position has an id below any that is given out from now on. The reader takes
+such an id for itself, the fence, and holds back what is beyond the gap until a snapshot's ``xmin``, the
+oldest transaction in progress, has passed the fence: all candidates have ended then, and what that snapshot
+does not show in the gap will never be there. (A snapshot's ``xmax`` would not do as a fence: it is one more
+than the newest *ended* transaction, and a writer in progress may be beyond it.)
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Events of earlier schema versions, read as today's.
 
-A stored event is never rewritten: its hash covers what was written. It is lifted on read instead, one version at
-a time, by the functions in `UPCASTERS`; a type without one was not changed by that version.
+A stored event is never rewritten: its hash covers what was written. It is lifted on read instead, one
+version at a time, by the functions in `UPCASTERS`; a type without one was not changed by that version.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Checking the chains: is every record the one that was written, where it was written, by whom it was written?"""
+"""Checking the chains: is every record the one that was written, where it was, by whom it was?"""
 
 from __future__ import annotations
 

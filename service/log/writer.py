@@ -179,6 +179,8 @@ class Writer:
             if file is not None:
                 file.close()
         self._spool = self._rejected = None
+        if self._committer is not None:
+            self._committer.close()
         _open_writers.discard(self)
 
     def after_fork(self) -> None:
@@ -452,10 +454,7 @@ class Writer:
         with self._changed:
             if self._committer is not None:
                 self._committer.forget()
-            if self._spool is None or self._spool.empty:
-                spool = None
-            else:
-                spool = self._spool
+            spool = None if self._spool is None or self._spool.empty else self._spool
         if spool is None:
             self._commit([])
         while spool is not None:
