@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from secrets import token_hex
 from typing import Any, Literal, Protocol
-from uuid import uuid4
 
 from context_paging.domain.decide import decide, trim_target_warning
 from context_paging.domain.entries import Entry, context_message
@@ -138,7 +138,7 @@ class Session:
         label: str | None = None,
         sequence: int = 0,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
-        new_id: Callable[[], str] = lambda: uuid4().hex,
+        new_id: Callable[[], str] = lambda: token_hex(16),
     ) -> None:
         self.id = session_id
         self.host = host

@@ -163,7 +163,7 @@ class Committer:
         model.fold(append.session_id, append.label, self._chained(append, live, batch))
         if append.content_key is not None:
             batch.keys.append((append.content_key.id, append.session_id, append.content_key.wrapped))
-        batch.results.append(append.expected + len(append.prepared))
+        batch.results.append(append.last)
 
     def _chained(self, append: Append, live: _Live, batch: _Batch) -> list[NewEvent]:
         session = live.model.session

@@ -11,10 +11,12 @@ class Durability(StrEnum):
     """When an append returns."""
 
     SYNC = "sync"
-    """The database has committed it: it survives a power cut."""
+    """The database has committed it: it survives a power cut, and any conflict is told at once."""
+    SPOOL = "spool"
+    """A local file has it: it survives the end of the process; the database gets it within moments."""
     GROUP = "group"
-    """It is in the spool, so that it survives the end of the process; the database gets it within moments,
-    many appends in one commit. An abort and a shutdown wait for that commit."""
+    """It is in memory; the database gets it within moments, many appends in one commit. `EventLog.flush`
+    waits for that commit, and so do an abort, a shutdown, and the end of the process, unless it is killed."""
 
 
 class Audit(StrEnum):
@@ -40,8 +42,8 @@ class LogOptions:
     """How a log is kept.
 
     Attributes:
-        spool: the folder for appends the database does not have yet; ``None`` for one beside the log;
-            ``False`` for no spool, where every append waits for the database.
+        spool: the folder for appends that the database does not take; ``None`` for one beside the log,
+            ``False`` for none.
         key_file: where the log's key is, or is to be made; ``None`` for a file beside the log. sigterm: let
         SIGTERM end the process as `sys.exit` would, unless it is handled already, so that what is
             not committed yet is.

@@ -1,19 +1,27 @@
-"""Appends ready for the log: events as text, with the keys and contents that go with them."""
+"""Appends on their way to the log: as events, as rows, and as bytes in the spool."""
 
 from __future__ import annotations
 
 import json
 from base64 import b64decode, b64encode
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import cached_property, lru_cache
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-from context_paging.domain.events import Event
+from context_paging.domain.events import (
+    SCHEMA_VERSION,
+    ContextAborted,
+    Event,
+    SessionShutDown,
+    SessionStarted,
+)
 
 from .codec import decode
+from .records import Record
+
+Encode = Callable[[Event], str]
 
 
 class PreparedEvent(NamedTuple):
@@ -40,15 +48,54 @@ class ContentKey(NamedTuple):
     wrapped: bytes
 
 
-@dataclass(frozen=True)
 class Append:
-    """Events that follow the sequence ``expected`` of a session: all of them or none."""
+    """Events that follow the sequence ``expected`` of a session: all of them or none.
 
-    session_id: str
-    expected: int
-    label: str | None
-    prepared: Sequence[PreparedEvent]
-    content_key: ContentKey | None = None
+    Events are made into rows when a row is needed, which is not in the provider call that led to them.
+
+    Attributes:
+        urgent: whether somebody may look at it in a moment: an abort, or the end of the session.
+    """
+
+    def __init__(
+        self,
+        session_id: str,
+        expected: int,
+        label: str | None,
+        records: Sequence[Record],
+        encode: Encode,
+        prepared: Sequence[PreparedEvent] | None = None,
+        content_key: ContentKey | None = None,
+    ) -> None:
+        self.session_id = session_id
+        self.expected = expected
+        self.label = label
+        self.content_key = content_key
+        self._records = records
+        self._encode = encode
+        self.urgent = False
+        if prepared is not None:
+            self.prepared = prepared
+        for record in records:
+            kind = type(record.event)
+            if kind is SessionStarted:
+                # It holds the host's own settings, which may be anything, and may change.
+                _ = self.prepared
+            elif kind is ContextAborted or kind is SessionShutDown:
+                self.urgent = True
+
+    @property
+    def types(self) -> list[str]:
+        """The types of its events."""
+        return [record.event.type for record in self._records] or [event.type for event in self.prepared]
+
+    @property
+    def last(self) -> int:
+        """The sequence of its last event."""
+        return self.expected + len(self._records or self.prepared)
+
+    def __len__(self) -> int:
+        return len(self._records or self.prepared)
 
     @cached_property
     def events(self) -> Sequence[Event]:
@@ -57,26 +104,48 @@ class Append:
         Raises:
             InvalidEvent: one of them cannot be read.
         """
+        if self._records:
+            return [record.event for record in self._records]
         return [decode(event.type, event.schema_version, event.payload) for event in self.prepared]
 
-    @classmethod
-    def of(
-        cls,
-        session_id: str,
-        expected: int,
-        label: str | None,
-        prepared: Sequence[PreparedEvent],
-        events: Sequence[Event],
-        content_key: ContentKey | None = None,
-    ) -> Append:
-        """An append whose events are at hand."""
-        append = cls(session_id, expected, label, prepared, content_key)
-        # What a cached property would make by decoding.
-        append.__dict__["events"] = events
-        return append
+    @cached_property
+    def prepared(self) -> Sequence[PreparedEvent]:
+        """The events as rows.
 
-    def to_lines(self) -> bytes:
-        """As ASCII: a line of JSON, and a line for each payload."""
+        Raises:
+            InvalidEvent: one of them cannot be stored.
+        """
+        return [
+            PreparedEvent(
+                record.event_id,
+                record.event.type,
+                SCHEMA_VERSION,
+                record.recorded_at,
+                record.call_id,
+                self._encode(record.event),
+            )
+            for record in self._records
+        ]
+
+    def after(self, record: Record) -> Append:
+        """The same with a record before it."""
+        (first,) = Append(self.session_id, self.expected, self.label, [record], self._encode).prepared
+        return Append(
+            self.session_id,
+            self.expected,
+            self.label,
+            [record, *self._records] if self._records else [],
+            self._encode,
+            [first, *self.prepared],
+            self.content_key,
+        )
+
+    def to_bytes(self) -> bytes:
+        """For the spool: a line of JSON, and a line for each payload.
+
+        Raises:
+            InvalidEvent: an event cannot be stored.
+        """
         key = self.content_key
         head = [
             self.session_id,
@@ -98,8 +167,8 @@ class Append:
         return "\n".join([_json.encode(head), *[event.payload for event in self.prepared]]).encode("ascii")
 
     @classmethod
-    def from_lines(cls, text: bytes) -> Append:
-        """What `to_lines` wrote.
+    def from_bytes(cls, text: bytes, encode: Encode) -> Append:
+        """What `to_bytes` wrote.
 
         Raises:
             ValueError, TypeError: it is something else.
@@ -121,11 +190,11 @@ class Append:
             )
         ]
         content_key = None if key is None else ContentKey(key[0], b64decode(key[1]))
-        return cls(session_id, expected, label, prepared, content_key)
+        return cls(session_id, expected, label, [], encode, prepared, content_key)
 
 
-_moment_text = lru_cache(maxsize=64)(datetime.isoformat)
 _json = json.JSONEncoder(separators=(",", ":"), check_circular=False)
+_moment_text = lru_cache(maxsize=64)(datetime.isoformat)
 
 
 def _text(value: Any) -> str:

@@ -17,8 +17,7 @@ def period_of(moment: datetime) -> int:
     return utc.year * 100 + utc.month
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """One event to append.
 
     Attributes:

@@ -1,7 +1,7 @@
 """The spool: a local append-only file that holds appends until the database has them.
 
 A file begins with a line that names the log. Frames follow: a marker, the length and the CRC-32 of a body,
-the body, which is one append as text. A frame that the end of the process or of the disk cut short was never
+the body, which is one append. A frame that the end of the process or of the disk cut short was never
 acknowledged and is left out; one that was damaged later is skipped, found by the marker of the next.
 
 A process holds a lock on the file it writes, so that others see which files nobody writes any more.
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import BinaryIO, Self
 
 from .errors import LogUnavailable
-from .prepared import Append
+from .prepared import Append, Encode
 
 SUFFIX = ".spool"
 DAMAGED_SUFFIX = ".damaged"
@@ -77,7 +77,7 @@ class SpoolFile:
         Raises:
             OSError: it was not written; what was written of it is taken back.
         """
-        body = append.to_lines()
+        body = append.to_bytes()
         frame = _HEAD.pack(_MARK, len(body), zlib.crc32(body)) + body
         try:
             written = os.write(self._file, frame)
@@ -105,10 +105,10 @@ class SpoolFile:
             self.path.unlink(missing_ok=True)
         os.close(self._file)
 
-    def frames(self) -> Iterator[Append | Damage]:
+    def frames(self, encode: Encode) -> Iterator[Append | Damage]:
         """The appends in it, in the order they were written."""
         with self.path.open("rb") as file:
-            yield from read_frames(self.path, file)
+            yield from read_frames(self.path, file, encode)
 
     def let_go(self) -> None:
         """Close the file in a forked child, which does not own it."""
@@ -122,9 +122,9 @@ class AbandonedFile:
         self.path = path
         self._file = file
 
-    def frames(self) -> Iterator[Append | Damage]:
+    def frames(self, encode: Encode) -> Iterator[Append | Damage]:
         """The appends in it, in the order they were written, and where it is damaged."""
-        yield from read_frames(self.path, self._file)
+        yield from read_frames(self.path, self._file, encode)
 
     def remove(self) -> None:
         """The database has everything in it."""
@@ -176,8 +176,8 @@ def abandoned(folder: Path, log_id: str) -> Iterator[AbandonedFile]:
         yield AbandonedFile(path, file)
 
 
-def read_frames(path: Path, file: BinaryIO) -> Iterator[Append | Damage]:
-    """The frames of a spool file after its title."""
+def read_frames(path: Path, file: BinaryIO, encode: Encode) -> Iterator[Append | Damage]:
+    """The frames of a spool file after its title; ``encode`` writes their events for the database."""
     with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         offset = content.find(b"\n") + 1
         while offset < len(content):
@@ -187,7 +187,7 @@ def read_frames(path: Path, file: BinaryIO) -> Iterator[Append | Damage]:
                 end = offset + _HEAD.size + length
                 body = content[offset + _HEAD.size : end]
                 if mark == _MARK and len(body) == length and zlib.crc32(body) == checksum:
-                    yield _append_of(body) or Damage(path, offset)
+                    yield _append_of(body, encode) or Damage(path, offset)
                     offset = end
                     continue
             following = content.find(_MARK, offset + 1)
@@ -199,9 +199,9 @@ def read_frames(path: Path, file: BinaryIO) -> Iterator[Append | Damage]:
             offset = following
 
 
-def _append_of(body: bytes) -> Append | None:
+def _append_of(body: bytes, encode: Encode) -> Append | None:
     try:
-        return Append.from_lines(body)
+        return Append.from_bytes(body, encode)
     except (ValueError, TypeError, KeyError):
         return None
 

@@ -12,7 +12,18 @@ from contextlib import contextmanager, suppress
 from functools import cache, lru_cache
 from typing import Any
 
-from sqlalchemy import BigInteger, Dialect, Engine, LargeBinary, Select, Table, bindparam, insert, select, update
+from sqlalchemy import (
+    BigInteger,
+    Dialect,
+    Engine,
+    LargeBinary,
+    Select,
+    Table,
+    bindparam,
+    insert,
+    select,
+    update,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.sql.expression import ClauseElement

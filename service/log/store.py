@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 from platformdirs import user_data_path, user_state_path
 from sqlalchemy import Connection, Engine, Row, Select, select, text
 
-from context_paging.domain.events import SCHEMA_VERSION
+from context_paging.domain.events import Event
 
 from . import queries
 from .codec import Encoder
@@ -23,7 +23,7 @@ from .engine import file_of, long_work, name_of, open_engine, reading
 from .errors import ContentErased, UnknownCall, UnknownEvent, UnknownSession
 from .keys import LogKey
 from .options import Audit, Durability, LogOptions, Payloads
-from .prepared import Append, PreparedEvent
+from .prepared import Append
 from .queries import CallQuery, Page, SessionQuery
 from .rebuild import rebuild
 from .records import Record, StoredCall, StoredEvent, StoredSession
@@ -50,17 +50,18 @@ class EventLog:
         self._engine = engine
         self._name = name_of(engine.url)
         self._options = options
-        self._payloads = Payloads(options.payloads)
+        self._keeps_content = Payloads(options.payloads) is Payloads.FULL
         with telling_errors(self._name), self._reading() as connection:
             self._id: str = connection.execute(select(log_identity.c.log_id)).scalar_one()
         self._file = file_of(engine)
         self._key: LogKey | None = None
-        self._encode: Encoder | None = None
+        self._encoder: Encoder | None = None
         self._cipher: Any = None
         self._writer = Writer(
             self._name,
             self._id,
             lambda: Committer(engine, self._the_key(), keeps_connection=self._file is not None),
+            self._encode,
             durability=Durability(options.durability),
             audit=Audit(options.audit),
             spool=self._spool_folder(),
@@ -108,7 +109,7 @@ class EventLog:
     @property
     def keeps_content(self) -> bool:
         """Whether the log stores what hosts pass with events."""
-        return self._payloads is Payloads.FULL
+        return self._keeps_content
 
     def close(self) -> None:
         """Bring everything to the database, if it is there, and give the connections back."""
@@ -148,26 +149,11 @@ class EventLog:
         """
         if not records:
             return expected_sequence
-        encode = self._encode
-        if encode is None:
-            encode = self._encode = Encoder(self._the_key().fingerprint)
-        prepared = [
-            PreparedEvent(
-                record.event_id,
-                record.event.type,
-                SCHEMA_VERSION,
-                record.recorded_at,
-                record.call_id,
-                encode(record.event),
-                None if record.content is None else self._encrypted(session_id, record),
-            )
-            for record in records
-        ]
-        content_key = self._cipher.key_of(session_id) if self._cipher is not None else None
-        events_of = [record.event for record in records]
-        return self._writer.append(
-            Append.of(session_id, expected_sequence, label, prepared, events_of, content_key)
-        )
+        if self.keeps_content:
+            append = self._with_contents(session_id, expected_sequence, records, label)
+        else:
+            append = Append(session_id, expected_sequence, label, records, self._encode)
+        return self._writer.append(append)
 
     def flush(self) -> None:
         """Wait until the database has everything that was appended.
@@ -489,11 +475,24 @@ class EventLog:
             return user_state_path("context-paging", appauthor=False) / "spool" / self._id
         return None if self._file is None else self._file.with_name(self._file.name + ".spool")
 
-    def _encrypted(self, session_id: str, record: Record) -> bytes | None:
-        if not self.keeps_content:
-            return None
-        encrypted: bytes = self._cipher.encrypt(session_id, record.event_id, record.content)
-        return encrypted
+    def _with_contents(
+        self, session_id: str, expected: int, records: Sequence[Record], label: str | None
+    ) -> Append:
+        self._the_key()
+        plain = Append(session_id, expected, label, records, self._encode).prepared
+        prepared = [
+            event._replace(content=self._cipher.encrypt(session_id, record.event_id, record.content))
+            if record.content is not None
+            else event
+            for event, record in zip(plain, records, strict=True)
+        ]
+        key = self._cipher.key_of(session_id)
+        return Append(session_id, expected, label, records, self._encode, prepared, key)
+
+    def _encode(self, event: Event) -> str:
+        if self._encoder is None:
+            self._encoder = Encoder(self._the_key().fingerprint)
+        return self._encoder(event)
 
     def _empty_journal(self) -> None:
         # Pages from before the erasure must not stay in the write-ahead journal.

@@ -17,26 +17,24 @@ from uuid import uuid4
 from sqlalchemy.exc import DataError, IntegrityError
 
 from context_paging.domain.errors import ContextPagingError, InvalidEvent
-from context_paging.domain.events import SCHEMA_VERSION, AuditInterrupted
+from context_paging.domain.events import AuditInterrupted
 
 from ..telemetry import logger
-from .codec import Encoder
 from .commit import Committer
 from .database_errors import telling_errors
 from .errors import LogUnavailable, SessionConflict
 from .options import Audit, Durability
-from .prepared import Append, PreparedEvent
+from .prepared import Append, Encode
+from .records import Record
 from .spool import REJECTED_SUFFIX, AbandonedFile, Damage, SpoolFile, abandoned
 
 QUEUED_EVENTS = 10_000
 """How many events may wait in memory before appends wait for the database."""
 SPOOLED_BYTES = 64 * 1024 * 1024
 """How large the spool may grow, while the database is there, before appends wait for it."""
-RECENT_EVENTS = 20_000
-"""How many event ids are remembered, so that an append tried again is told apart without the database."""
 GROUP_EVENTS = 1_000
 """How many events one commit takes at most, unless a single append has more."""
-LINGER_SECONDS = 0.02
+LINGER_SECONDS = 0.1
 """How long the first append of a group waits for others."""
 PATIENCE_SECONDS = 10.0
 """How long an append waits for a database that does not keep up before it takes it for away."""
@@ -58,6 +56,7 @@ class Writer:
         name: str,
         log_id: str,
         committer: Callable[[], Committer],
+        encode: Encode,
         *,
         durability: Durability,
         audit: Audit,
@@ -67,8 +66,8 @@ class Writer:
         self._name = name
         self._log_id = log_id
         self._make_committer = committer
-        # Without a spool nothing would survive the process until it is committed.
-        self._durability = durability if spool is not None else Durability.SYNC
+        self._encode = encode
+        self._durability = durability
         self._audit = audit
         self._folder = spool
         self._sigterm = sigterm
@@ -76,7 +75,10 @@ class Writer:
         self._begin()
 
     def _begin(self) -> None:
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
+        # The thread waits here: an append that others will follow does not wake it.
+        self._work = threading.Condition(self._lock)
         self._queue: deque[Append] = deque()
         self._queued_events = 0
         self._committing = False
@@ -88,7 +90,6 @@ class Writer:
         self._attempts = 0
         self._next_attempt = 0.0
         self._accepted: dict[str, int] = {}
-        self._recent: dict[str, None] = {}
         self._failed: dict[str, ContextPagingError] = {}
         self._dropped: dict[str, tuple[int, str]] = {}
         self._thread: threading.Thread | None = None
@@ -102,15 +103,21 @@ class Writer:
             InvalidEvent: the database refuses an event.
             LogUnavailable: nothing can be made durable, and audit is required; or the log is closed.
         """
-        with self._changed:
+        with self._lock:
+            if (
+                self._accepted.get(append.session_id) == append.expected
+                and self._is_quiet
+                and not append.urgent
+            ):
+                return self._enqueue(append)
             if self._closed:
                 raise LogUnavailable(f"the log {self._name} was closed; open it again")
             failed = self._failed.pop(append.session_id, None)
             if failed is not None:
                 raise failed
             append = self._with_gap(append)
-            known = self._accepted.get(append.session_id) == append.expected and not self._repeats(append)
-            if self._durability is Durability.GROUP and known and not _urgent(append):
+            known = self._accepted.get(append.session_id) == append.expected
+            if self._durability is not Durability.SYNC and known and not append.urgent:
                 taken = self._take(append)
                 if taken is not None:
                     return taken
@@ -172,9 +179,14 @@ class Writer:
                 self._wake()
                 self._changed.wait_for(lambda: self._away is None or self._next_attempt > 0, PATIENCE_SECONDS)
             self._closed = True
+            self._work.notify()
             self._changed.notify_all()
         if self._thread is not None:
             self._thread.join(PATIENCE_SECONDS)
+        if self._queue:
+            _told.error(
+                "log.events.dropped", log=self._name, events=self._queued_events, reason=str(self._away)
+            )
         for file in (self._spool, self._rejected):
             if file is not None:
                 file.close()
@@ -192,19 +204,35 @@ class Writer:
         self._begin()
 
     def _take(self, append: Append) -> int | None:
-        """Put an append into spool and queue; ``None`` if the spool does not take it. The lock is held."""
-        if not self._changed.wait_for(self._has_room, PATIENCE_SECONDS):
+        """Take an append for a later commit; ``None`` if that cannot be. The lock is held."""
+        if not self._has_room() and not self._changed.wait_for(self._has_room, PATIENCE_SECONDS):
             self._lose(LogUnavailable(f"the log {self._name} cannot be used: its database does not keep up"))
-        if not self._write_to_spool(append):
+        spooled = self._away is not None or self._durability is Durability.SPOOL
+        if spooled and not self._write_to_spool(append):
             return None
-        if self._away is None:
-            self._queue.append(append)
-            self._queued_events += len(append.prepared)
-        self._wake()
-        return self._accept(append)
+        return self._accept(append) if self._away is not None else self._enqueue(append)
+
+    @property
+    def _is_quiet(self) -> bool:
+        """Whether there is nothing to do at an append but to queue it."""
+        return (
+            self._durability is Durability.GROUP
+            and self._queued_events < QUEUED_EVENTS
+            and not (self._away or self._failed or self._dropped or self._closed)
+        )
+
+    def _enqueue(self, append: Append) -> int:
+        self._queue.append(append)
+        self._queued_events += len(append)
+        if len(self._queue) == 1 or self._queued_events >= GROUP_EVENTS:
+            self._wake()
+        self._accepted[append.session_id] = last = append.last
+        return last
 
     def _append_now(self, append: Append) -> int:
         session_id = append.session_id
+        # What cannot be stored is told before anything waits.
+        _ = append.prepared
         with self._changed:
             self._wait_for_commits()
             if self._away is not None and time.monotonic() >= self._next_attempt:
@@ -246,44 +274,22 @@ class Writer:
                 "log.events.dropped",
                 log=self._name,
                 session=session_id,
-                events=len(append.prepared),
+                events=len(append),
                 reason=str(away),
             )
             return append.expected
 
-    def _repeats(self, append: Append) -> bool:
-        return append.prepared[0].event_id in self._recent
-
     def _accept(self, append: Append) -> int:
-        if len(self._recent) >= RECENT_EVENTS:
-            self._recent.clear()
-        self._recent.update(dict.fromkeys(event.event_id for event in append.prepared))
-        last = append.expected + len(append.prepared)
-        self._accepted[append.session_id] = last
+        self._accepted[append.session_id] = append.last
         self._dropped.pop(append.session_id, None)
-        return last
+        return append.last
 
     def _with_gap(self, append: Append) -> Append:
         gap = self._dropped.get(append.session_id)
         if gap is None:
             return append
-        event = AuditInterrupted(events=gap[0], reason=gap[1])
-        prepared = PreparedEvent(
-            uuid4().hex,
-            event.type,
-            SCHEMA_VERSION,
-            append.prepared[0].recorded_at,
-            None,
-            _encode(event),
-        )
-        return Append.of(
-            append.session_id,
-            append.expected,
-            append.label,
-            [prepared, *append.prepared],
-            [event, *append.events],
-            append.content_key,
-        )
+        interrupted = AuditInterrupted(events=gap[0], reason=gap[1])
+        return append.after(Record(interrupted, uuid4().hex, append.prepared[0].recorded_at))
 
     def _nothing_is_spooled(self) -> bool:
         return self._spool is None or self._spool.empty
@@ -297,16 +303,34 @@ class Writer:
     def _wait_for_commits(self) -> None:
         self._hurry += 1
         self._wake()
-        self._changed.wait_for(lambda: not self._queue and not self._committing)
+        self._changed.wait_for(lambda: not self._committing and (not self._queue or self._away is not None))
         self._hurry -= 1
 
     def _write_to_spool(self, append: Append) -> bool:
+        # What waits in memory is older.
+        if self._away is not None and not self._spool_queue():
+            return False
+        return self._spool_one(append)
+
+    def _spool_queue(self) -> bool:
+        while self._queue:
+            try:
+                if not self._spool_one(self._queue[0]):
+                    break
+            except InvalidEvent as error:
+                self._reject(self._queue[0], error)
+            self._queue.popleft()
+        self._queued_events = sum(map(len, self._queue))
+        return not self._queue
+
+    def _spool_one(self, append: Append) -> bool:
         if self._folder is None:
             return False
         try:
             if self._spool is None:
                 self._spool = SpoolFile.make(self._folder, self._log_id)
-            self._spool.write(append, sync=self._away is not None or self._durability is Durability.SYNC)
+            # Beside a database that takes everything, the file only has to outlive the process.
+            self._spool.write(append, sync=self._durability is not Durability.SPOOL or self._away is not None)
         except OSError as error:
             _told.error("log.spool.failed", log=self._name, folder=str(self._folder), reason=str(error))
             return False
@@ -335,7 +359,7 @@ class Writer:
             return self._commit([append])
         except InvalidEvent as error:
             self._reject(append, error)
-            return [append.expected + len(append.prepared)]
+            return [append.last]
 
     def _reject(self, append: Append, error: ContextPagingError) -> None:
         _told.error("log.append.rejected", log=self._name, session=append.session_id, reason=str(error))
@@ -345,7 +369,7 @@ class Writer:
                     name = f"{os.getpid()}-{uuid4().hex[:12]}{REJECTED_SUFFIX}"
                     self._rejected = SpoolFile(self._folder / name, self._log_id)
                 self._rejected.write(append, sync=True)
-            except OSError as failure:
+            except (OSError, InvalidEvent) as failure:
                 _told.error("log.spool.failed", log=self._name, folder=str(self._folder), reason=str(failure))
         with self._changed:
             self._failed[append.session_id] = error
@@ -365,24 +389,22 @@ class Writer:
             _open_writers.add(self)
             if self._sigterm:
                 _end_on_sigterm()
-        self._changed.notify_all()
+        self._work.notify()
 
-    def _lose(self, error: LogUnavailable) -> None:
-        """The database is away. What is queued is in the spool; the lock is held."""
+    def _lose(self, error: LogUnavailable, batch: Sequence[Append] = ()) -> None:
+        """The database is away, and did not take a batch. The spool gets what waits; the lock is held."""
         if self._away is None:
             _told.warning("log.database.away", log=self._name, reason=str(error))
             self._attempts = 0
         self._away = error
-        self._queue.clear()
-        self._queued_events = 0
+        self._queue.extendleft(reversed(batch))
+        if self._durability is Durability.SPOOL:
+            # It is there already.
+            self._queue.clear()
+        self._spool_queue()
         pause = RETRY_SECONDS[min(self._attempts, len(RETRY_SECONDS) - 1)]
         self._attempts += 1
         self._next_attempt = time.monotonic() + pause
-        if self._spool is not None:
-            try:
-                self._spool.sync()
-            except OSError as failure:
-                _told.error("log.spool.failed", log=self._name, folder=str(self._folder), reason=str(failure))
         self._changed.notify_all()
 
     def _run(self) -> None:
@@ -400,15 +422,15 @@ class Writer:
                     self._settle_batch(batch, self._commit(batch))
             except LogUnavailable as error:
                 with self._changed:
-                    self._lose(error)
+                    self._lose(error, batch)
             except ContextPagingError as error:
                 # A single append that the database refuses.
                 for append in batch:
                     self._reject(append, error)
             except Exception as error:
-                # Whatever it is, the spool has the appends, and appending must go on.
+                # Whatever it is, nothing may be lost, and appending must go on.
                 with self._changed:
-                    self._lose(LogUnavailable(f"the log {self._name} cannot be used: {error!r}"))
+                    self._lose(LogUnavailable(f"the log {self._name} cannot be used: {error!r}"), batch)
             finally:
                 with self._changed:
                     self._committing = False
@@ -423,9 +445,9 @@ class Writer:
                     return True
                 if self._closed:
                     return False
-                self._changed.wait(pause)
+                self._work.wait(pause)
             elif self._queue:
-                self._changed.wait_for(
+                self._work.wait_for(
                     lambda: self._hurry or self._closed or self._queued_events >= GROUP_EVENTS, LINGER_SECONDS
                 )
                 if self._queue:
@@ -433,19 +455,19 @@ class Writer:
             elif self._closed:
                 return False
             else:
-                self._changed.wait()
+                self._work.wait()
 
     def _next_batch(self) -> list[Append]:
         batch: list[Append] = []
         events = 0
-        while self._queue and (not batch or events + len(self._queue[0].prepared) <= GROUP_EVENTS):
+        while self._queue and (not batch or events + len(self._queue[0]) <= GROUP_EVENTS):
             batch.append(self._queue.popleft())
-            events += len(batch[-1].prepared)
+            events += len(batch[-1])
         self._queued_events -= events
         return batch
 
     def _clear_spool(self) -> None:
-        if self._spool is not None and not self._queue and self._away is None and not self._spool.empty:
+        if self._spool is not None and self._away is None and not self._queue and not self._spool.empty:
             self._spool.clear()
             self._drained = 0
 
@@ -458,14 +480,14 @@ class Writer:
         if spool is None:
             self._commit([])
         while spool is not None:
-            appends = [frame for frame in spool.frames() if isinstance(frame, Append)]
+            appends = [frame for frame in spool.frames(self._encode) if isinstance(frame, Append)]
             some = appends[self._drained :]
             for first in range(0, len(some), GROUP_EVENTS):
                 group = some[first : first + GROUP_EVENTS]
                 self._settle_batch(group, self._commit(group))
                 self._drained += len(group)
             with self._changed:
-                if self._drained >= sum(isinstance(frame, Append) for frame in spool.frames()):
+                if self._drained >= sum(isinstance(frame, Append) for frame in spool.frames(self._encode)):
                     break
         with self._changed:
             self._away = None
@@ -476,7 +498,7 @@ class Writer:
     def _drain_file(self, file: AbandonedFile) -> int:
         damage = 0
         group: list[Append] = []
-        for frame in file.frames():
+        for frame in file.frames(self._encode):
             if isinstance(frame, Damage):
                 damage += 1
                 continue
@@ -496,17 +518,9 @@ class Writer:
         return self._commit(appends)
 
 
-def _urgent(append: Append) -> bool:
-    return any(event.type in _URGENT for event in append.prepared)
-
-
-_URGENT = frozenset({"context-aborted", "session-shut-down"})
-_encode = Encoder()
-
-
 def _told_events(append: Append) -> int:
     # A gap that could not be written either is counted by the next one.
-    return sum(event.type != "audit-interrupted" for event in append.prepared)
+    return sum(event_type != "audit-interrupted" for event_type in append.types)
 
 
 def _close_all() -> None:

@@ -203,9 +203,9 @@ def test_many_processes_may_open_a_fresh_log_at_once(location: str) -> None:
 
 APPEND_FOR_EVER = """
 import sys
-from context_paging.service.log import EventLog
+from context_paging.service.log import EventLog, LogOptions
 from tests.service.log.events import records, started
-with EventLog.open(sys.argv[1]) as log:
+with EventLog.open(sys.argv[1], LogOptions(durability="sync")) as log:
     sequence = 0
     while True:
         sequence = log.append("s", sequence, records(started(), started(), first=sequence + 1))

@@ -11,7 +11,14 @@ from sqlalchemy import delete
 
 from context_paging.domain.errors import SelectionErrorCode
 from context_paging.domain.events import ContextAborted, ModelSelected, Rule
-from context_paging.service.log import EventLog, Record, SessionConflict, UnknownCall, UnknownSession
+from context_paging.service.log import (
+    EventLog,
+    LogOptions,
+    Record,
+    SessionConflict,
+    UnknownCall,
+    UnknownSession,
+)
 from context_paging.service.log.tables import provider_calls
 
 from .events import CUT, aborted, ended, records, requested, selected, small_session, started, unkeyed
@@ -87,7 +94,7 @@ def test_a_decision_in_a_later_append_is_added_to_its_call(log: EventLog) -> Non
 def test_the_last_call_is_the_one_with_the_highest_number_when_the_clock_went_back(log: EventLog) -> None:
     first, second = records((requested(), "c"), (requested(), "d"))
 
-    log.append("s", 0, [first, replace(second, recorded_at=first.recorded_at - timedelta(hours=1))])
+    log.append("s", 0, [first, second._replace(recorded_at=first.recorded_at - timedelta(hours=1))])
 
     last = log.last_call("s")
     assert last is not None
@@ -156,13 +163,14 @@ def test_repeating_an_acknowledged_append_changes_nothing(log: EventLog) -> None
     assert log.session("s").calls == 3
 
 
-def test_a_repeated_append_is_recognised_wherever_the_writer_thinks_it_is(log: EventLog) -> None:
+def test_a_repeated_append_is_recognised_wherever_the_writer_thinks_it_is(location: str) -> None:
     written = small_session()
-    log.append("s", 0, written)
+    with EventLog.open(location, LogOptions(durability="sync")) as log:
+        log.append("s", 0, written)
 
-    assert log.append("s", 9, written[3:6]) == 6
-    assert log.append("s", 2, written[6:]) == 9
-    assert len(list(log.events("s"))) == 9
+        assert log.append("s", 9, written[3:6]) == 6
+        assert log.append("s", 2, written[6:]) == 9
+        assert len(list(log.events("s"))) == 9
 
 
 def test_an_append_that_is_there_in_part_is_a_conflict(log: EventLog) -> None:

@@ -7,7 +7,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -122,7 +121,7 @@ def compete(log: EventLog, name: str) -> list[int]:
     for sequence in range(SEQUENCES):
         record = records(started(), first=sequence + 1)[0]
         try:
-            log.append("s", sequence, [replace(record, event_id=f"{name}-{record.event_id}")])
+            log.append("s", sequence, [record._replace(event_id=f"{name}-{record.event_id}")])
             # With the durability "group" it is the commit that decides.
             log.flush()
             won.append(sequence)
