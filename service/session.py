@@ -144,6 +144,7 @@ class Session:
         self.host = host
         self.label = label
         self._sink = sink
+        self._keeps_content = sink is not None and sink.keeps_content
         self._estimator = estimator or HeuristicEstimator()
         self._now = now
         self._new_id = new_id
@@ -326,10 +327,16 @@ class Session:
                 taken.append(decision)
         if self._sink is not None:
             now = self._now()
-            keep = self._sink.keeps_content
+            first_id = self._new_id()
             records = [
-                Record(event, self._new_id(), now, call_id, self._content(event, content) if keep else None)
-                for event in taken
+                Record(
+                    event,
+                    f"{first_id}-{number}",
+                    now,
+                    call_id,
+                    self._content(event, content) if self._keeps_content else None,
+                )
+                for number, event in enumerate(taken)
             ]
             self._sequence = self._sink.append(self.id, self._sequence, records, label=self.label)
         self._state = state

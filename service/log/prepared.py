@@ -57,6 +57,9 @@ class Append:
         urgent: whether somebody may look at it in a moment: an abort, or the end of the session.
     """
 
+    urgent = False
+    content_key: ContentKey | None = None
+
     def __init__(
         self,
         session_id: str,
@@ -70,12 +73,11 @@ class Append:
         self.session_id = session_id
         self.expected = expected
         self.label = label
-        self.content_key = content_key
         self._records = records
         self._encode = encode
-        self.urgent = False
         if prepared is not None:
             self.prepared = prepared
+            self.content_key = content_key
         for record in records:
             kind = type(record.event)
             if kind is SessionStarted:

@@ -149,7 +149,7 @@ class EventLog:
         """
         if not records:
             return expected_sequence
-        if self.keeps_content:
+        if self._keeps_content:
             append = self._with_contents(session_id, expected_sequence, records, label)
         else:
             append = Append(session_id, expected_sequence, label, records, self._encode)

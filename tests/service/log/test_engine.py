@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import event, text
 
 from context_paging.migrations import BASE_TABLE, HEAD
 from context_paging.migrations.upgrade import downgrade, head
@@ -128,13 +128,11 @@ def test_a_log_whose_schema_was_taken_back_is_made_again(location: str, log: Eve
 )
 def test_a_log_that_cannot_be_written_refuses_appends(tmp_path: Path, pragma: str, advice: str) -> None:
     with EventLog.open(str(tmp_path / "log.db"), STRICT) as log:
-        log.append("s", 0, records(started()))
-        with log._engine.connect() as connection:
-            connection.exec_driver_sql("COMMIT")
-            connection.exec_driver_sql(f"PRAGMA {pragma}")
+        log.engine.dispose()
+        event.listen(log.engine, "connect", lambda connection, _: connection.execute(f"PRAGMA {pragma}"))
         with pytest.raises(LogUnavailable, match=advice):
-            log.append("s", 1, records(*[started()] * 200, first=2))
-        assert log.session("s").last_sequence == 1
+            log.append("s", 0, records(*[started()] * 200))
+        assert log.sessions() == []
 
 
 def test_a_new_log_on_a_read_only_medium_is_unavailable(tmp_path: Path) -> None:
