@@ -1,17 +1,30 @@
-"""Alembic's environment: migrations run over the connection they are given."""
+"""Alembic's environment: migrations run over the connection they are given, or are written as SQL."""
 
 from alembic import context
-from sqlalchemy import Connection
 
 from context_paging.migrations import BASE_TABLE
 from context_paging.service.log.tables import metadata
 
-connection: Connection = context.config.attributes["connection"]
-context.configure(
-    connection=connection,
-    target_metadata=metadata,
-    version_table=BASE_TABLE,
-    compare_type=True,
-    render_as_batch=connection.dialect.name == "sqlite",
-)
-context.run_migrations()
+attributes = context.config.attributes
+if context.is_offline_mode():
+    context.configure(
+        dialect_name=attributes["dialect"],
+        target_metadata=metadata,
+        version_table=BASE_TABLE,
+        literal_binds=True,
+        transactional_ddl=True,
+        output_buffer=attributes["output"],
+    )
+    with context.begin_transaction():
+        if attributes["dialect"] == "postgresql":
+            context.execute(f"SELECT pg_advisory_xact_lock({attributes['lock']})")
+        context.run_migrations()
+else:
+    context.configure(
+        connection=attributes["connection"],
+        target_metadata=metadata,
+        version_table=BASE_TABLE,
+        compare_type=True,
+        render_as_batch=attributes["connection"].dialect.name == "sqlite",
+    )
+    context.run_migrations()

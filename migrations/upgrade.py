@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from importlib.resources import as_file, files
+from io import StringIO
 
 from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection
+
+from context_paging.migrations import MIGRATION_LOCK
 
 
 def upgrade(connection: Connection, revision: str = "head") -> None:
@@ -32,6 +35,19 @@ def check(connection: Connection) -> None:
         command.check(_config(str(folder), connection))
 
 
+def sql(dialect: str, span: str = "base:head", *, down: bool = False) -> str:
+    """The SQL of an upgrade or a downgrade, for those who let nothing else change their database.
+
+    ``span`` names the revision the database has and the one it is to get, as in ``0001:0002``.
+    """
+    output = StringIO()
+    with as_file(files("context_paging.migrations")) as folder:
+        config = _config(str(folder))
+        config.attributes.update(dialect=dialect, output=output, lock=MIGRATION_LOCK)
+        (command.downgrade if down else command.upgrade)(config, span, sql=True)
+    return output.getvalue()
+
+
 def known_revisions() -> set[str]:
     """All revisions this installation knows."""
     with as_file(files("context_paging.migrations")) as folder:
@@ -45,8 +61,9 @@ def head() -> str | None:
         return ScriptDirectory(str(folder)).get_current_head()
 
 
-def _config(folder: str, connection: Connection) -> Config:
-    config = Config()
+def _config(folder: str, connection: Connection | None = None) -> Config:
+    # Alembic prints what it finds; who calls says it in its own words.
+    config = Config(stdout=StringIO())
     # Percent signs have a meaning in configuration files.
     config.set_main_option("script_location", folder.replace("%", "%%"))
     config.attributes["connection"] = connection

@@ -5,8 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 from platformdirs import user_data_path
-from pydantic import Field
+from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from context_paging.domain.errors import ContextPagingError
+
+from .log.options import Audit, Durability, LogOptions, Payloads
+
+
+class InvalidConfiguration(ContextPagingError):
+    """An environment variable holds something else than it may."""
+
+    code = "INVALID_CONFIGURATION"
 
 
 def default_log() -> str:
@@ -19,18 +29,53 @@ class Config(BaseSettings):
 
     Attributes:
         log: a SQLAlchemy URL, or the path of a SQLite file.
+        durability, audit, payloads, spool, key_file: see `LogOptions`.
     """
 
     model_config = SettingsConfigDict(env_prefix="CONTEXT_PAGING_", extra="ignore")
 
     log: str = Field(default_factory=default_log, min_length=1)
+    durability: Durability = Durability.GROUP
+    audit: Audit = Audit.BEST_EFFORT
+    payloads: Payloads = Payloads.DIGESTS
+    spool: Path | None = None
+    key_file: Path | None = None
 
 
 def log_location(given: str | None) -> str:
-    """The log to use; the folder of the default one is made."""
+    """The log to use; the folder of the default one is made.
+
+    Raises:
+        InvalidConfiguration: a variable holds something else than it may.
+    """
     if given:
         return given
-    location = Config().log
+    location = _config().log
     if location == default_log():
         Path(location).parent.mkdir(parents=True, exist_ok=True)
     return location
+
+
+def log_options() -> LogOptions:
+    """How the log is kept.
+
+    Raises:
+        InvalidConfiguration: a variable holds something else than it may.
+    """
+    config = _config()
+    return LogOptions(
+        durability=config.durability,
+        audit=config.audit,
+        payloads=config.payloads,
+        spool=config.spool,
+        key_file=config.key_file,
+    )
+
+
+def _config() -> Config:
+    try:
+        return Config()
+    except ValidationError as error:
+        (first, *_) = error.errors()
+        name = "_".join(str(part) for part in first["loc"]).upper()
+        raise InvalidConfiguration(f"CONTEXT_PAGING_{name}: {first['msg']}") from None

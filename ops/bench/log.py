@@ -2,8 +2,9 @@
 
     python ops/bench/log.py [appends] [calls] [questions] [--events 2000] [--stored 1000000] [--json]
 
-Everything is measured in one run, in turns, and every figure is the median of five; ratios are to the baseline of
-the same run. The peer recorder is that of the package ``eventsourcing``; without it its rows are left out.
+Everything is measured in one run, in turns, and every figure is the median of five; ratios are to the
+baseline of the same run. The peer recorder is that of the package ``eventsourcing``; without it its rows are
+left out.
 """
 
 from __future__ import annotations

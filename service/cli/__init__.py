@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from . import inspect, replay
+from . import inspect, integrity, maintain, replay, transfer
 
 app = typer.Typer(
     name="context-paging",
@@ -19,7 +19,19 @@ app.command("demo")(replay.demo_command)
 app.command("replay")(replay.replay_command)
 app.command("sessions")(inspect.sessions_command)
 app.command("calls")(inspect.calls_command)
+app.command("timeline")(inspect.timeline_command)
 app.command("postmortem")(inspect.postmortem_command)
+app.command("tail")(inspect.tail_command)
+app.command("verify")(integrity.verify_command)
+app.command("anchor")(integrity.anchor_command)
+app.command("anchor-key")(integrity.anchor_key_command)
+app.command("export")(transfer.export_command)
+app.command("import")(transfer.import_command)
+app.command("backup")(transfer.backup_command)
+app.command("rebuild")(maintain.rebuild_command)
+app.command("erase")(maintain.erase_command)
+app.command("retire")(maintain.retire_command)
+app.add_typer(maintain.db, name="db")
 
 
 def main() -> None:

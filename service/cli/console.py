@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from rich.console import Console
 
@@ -18,3 +20,26 @@ def output() -> Console:
 def messages() -> Console:
     """Standard error, for progress and problems."""
     return Console(stderr=True, soft_wrap=True, highlight=False)
+
+
+@contextmanager
+def progress(description: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar on standard error, and what to tell it: how many of how many are done."""
+    from rich.progress import Progress
+
+    console = messages()
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(description, total=None)
+        yield lambda done, of: bar.update(task, completed=done, total=of)
+
+
+@contextmanager
+def counter(description: str) -> Iterator[Callable[[int], None]]:
+    """A count on standard error, for work of unknown size, and what to tell it: how many more are done."""
+    from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), MofNCompleteColumn())
+    console = messages()
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(description, total=None)
+        yield lambda more: bar.advance(task, more)

@@ -1,40 +1,70 @@
-"""`sessions`, `calls`, `postmortem`: what the log says, without the host and its files."""
+"""`sessions`, `calls`, `timeline`, `postmortem`, `tail`: what the log says by itself."""
 
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from .replay import LogOption
+from .options import (
+    BeforeOption,
+    CursorOption,
+    JsonOption,
+    LogOption,
+    SinceOption,
+    moment_of,
+    open_log,
+)
 
 if TYPE_CHECKING:
-    from ..log import EventLog, StoredCall, StoredSession
+    from ..log import EventLog, StoredCall, StoredEvent, StoredSession
 
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+LimitOption = Annotated[int, typer.Option("--limit", min=1, max=10_000, help="So many.")]
 OUTCOMES = ("within-budget", "paged", "protected-overflow", "recovery", "aborted", "inactive")
 
 
-def sessions_command(log: LogOption = None, as_json: JsonOption = False) -> None:
-    """List the sessions in the log, the newest last."""
-    with _open_log(log) as event_log:
-        sessions = event_log.sessions()
+def sessions_command(
+    prefix: Annotated[str | None, typer.Option("--prefix", help="Ids that begin so.")] = None,
+    host: Annotated[str | None, typer.Option("--host", help="One host.")] = None,
+    model: Annotated[str | None, typer.Option("--model", help="Those that used this model last.")] = None,
+    aborted: Annotated[
+        bool | None, typer.Option("--aborted/--not-aborted", help="With or without aborted calls.")
+    ] = None,
+    since: SinceOption = None,
+    before: BeforeOption = None,
+    limit: LimitOption = 200,
+    cursor: CursorOption = None,
+    log: LogOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the newest sessions in the log, the newest last."""
+    from ..log import SessionQuery
+
+    query = SessionQuery(
+        prefix, host, model, moment_of(since, "--since"), moment_of(before, "--before"), aborted
+    )
+    with open_log(log) as event_log:
+        page = event_log.find_sessions(query, cursor=cursor, limit=limit)
+    sessions = page.rows[::-1]
     if as_json:
-        _print_json([session._asdict() for session in sessions])
-        return
-    rows = [
-        [
-            session.session_id,
-            session.label or "",
-            f"{session.started_at:%Y-%m-%d %H:%M}",
-            f"{session.calls:,}",
-            f"{session.cuts:,}",
-            f"{session.aborted_calls:,}",
+        _print_json([_jsonable(session._asdict()) for session in sessions])
+    else:
+        rows = [
+            [
+                session.session_id,
+                session.label or "",
+                session.host or "",
+                f"{session.started_at:%Y-%m-%d %H:%M}",
+                f"{session.calls:,}",
+                f"{session.cuts:,}",
+                f"{session.aborted_calls:,}",
+            ]
+            for session in sessions
         ]
-        for session in sessions
-    ]
-    _print_table(["session", "label", "started (UTC)", "calls", "cuts", "aborts"], rows)
+        _print_table(["session", "label", "host", "started (UTC)", "calls", "cuts", "aborts"], rows)
+    _tell_next(page.next, "older sessions")
 
 
 def calls_command(
@@ -42,36 +72,93 @@ def calls_command(
     outcome: Annotated[
         str | None, typer.Option("--outcome", metavar="|".join(OUTCOMES), help="One outcome.")
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="The newest so many.")] = 200,
+    code: Annotated[str | None, typer.Option("--code", help="One error code.")] = None,
+    host: Annotated[str | None, typer.Option("--host", help="One host.")] = None,
+    model: Annotated[str | None, typer.Option("--model", help="One model.")] = None,
+    since: SinceOption = None,
+    before: BeforeOption = None,
+    limit: LimitOption = 200,
+    cursor: CursorOption = None,
     log: LogOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List provider calls, the newest last."""
+    """List the newest provider calls, the newest last."""
     if outcome is not None and outcome not in OUTCOMES:
         raise typer.BadParameter(f"must be one of {', '.join(OUTCOMES)}", param_hint="--outcome")
-    with _open_log(log) as event_log:
+    from ..log import CallQuery
+
+    times = moment_of(since, "--since"), moment_of(before, "--before")
+    with open_log(log) as event_log:
         session_id = None if session is None else _session(event_log, session).session_id
-        newest = event_log.calls(session_id=session_id, outcome=outcome, limit=limit, newest_first=True)
-    calls = list(newest)[::-1]
+        query = CallQuery(session_id, outcome, code, host, model, *times)
+        page = event_log.find_calls(query, cursor=cursor, limit=limit)
+    calls = page.rows[::-1]
     if as_json:
-        _print_json([call._asdict() for call in calls])
-        return
-    rows = [
-        [
-            *([call.session_id] if session_id is None else []),
-            f"{call.number:,}",
-            call.code or call.outcome,
-            call.fallback or call.rule or "",
-            _number(call.estimated_tokens),
-            _number(call.budget_tokens),
-            f"{call.evicted_units or ''}",
+        _print_json([_jsonable(call._asdict()) for call in calls])
+    else:
+        rows = [
+            [
+                *([call.session_id] if session_id is None else []),
+                f"{call.number:,}",
+                call.code or call.outcome,
+                call.fallback or call.rule or "",
+                _number(call.estimated_tokens),
+                _number(call.budget_tokens),
+                f"{call.evicted_units or ''}",
+            ]
+            for call in calls
         ]
-        for call in calls
-    ]
-    names = ["call", "outcome", "rule", "estimate", "budget", "left"]
-    if session_id is None:
-        names.insert(0, "session")
-    _print_table(names, rows)
+        names = ["call", "outcome", "rule", "estimate", "budget", "left"]
+        if session_id is None:
+            names.insert(0, "session")
+        _print_table(names, rows)
+    _tell_next(page.next, "older calls")
+
+
+def timeline_command(
+    session: Annotated[str, typer.Argument(metavar="SESSION", help="A session id, or its beginning.")],
+    limit: LimitOption = 200,
+    cursor: CursorOption = None,
+    log: LogOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the events of a session, the oldest first."""
+    with open_log(log) as event_log:
+        found = _session(event_log, session)
+        page = event_log.timeline(found.session_id, cursor=cursor, limit=limit)
+    if as_json:
+        _print_json([_event_json(event) for event in page.rows])
+    else:
+        rows = [
+            [f"{event.sequence:,}", f"{event.recorded_at:%Y-%m-%d %H:%M:%S}", event.type, event.call_id or ""]
+            for event in page.rows
+        ]
+        _print_table(["event", "recorded (UTC)", "type", "provider call"], rows)
+    _tell_next(page.next, "later events")
+
+
+def tail_command(
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with events as they come.")] = False,
+    after: Annotated[
+        int | None, typer.Option("--after", min=0, metavar="POSITION", help="Begin behind this position.")
+    ] = None,
+    last: Annotated[
+        int, typer.Option("--last", min=0, help="Without --after: begin with the newest so many.")
+    ] = 10,
+    log: LogOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object an event.")] = False,
+) -> None:
+    """Print the newest events of all sessions by position, each once and without gaps."""
+    with open_log(log) as event_log:
+        begin = max(0, event_log.last_position() - last) if after is None else after
+        for event in event_log.tail(begin, follow=follow):
+            if as_json:
+                print(json.dumps(_event_json(event)), flush=follow)
+            else:
+                moment = f"{event.recorded_at:%Y-%m-%d %H:%M:%S}"
+                call = f"  {event.call_id}" if event.call_id else ""
+                line = f"{event.position}  {moment}  {event.session_id}  {event.sequence}  {event.type}{call}"
+                print(_printable(line), flush=follow)
 
 
 def postmortem_command(
@@ -87,7 +174,7 @@ def postmortem_command(
     from ..postmortem import explain
     from ..postmortem_report import postmortem_json, print_postmortem
 
-    with _open_log(log) as event_log:
+    with open_log(log) as event_log:
         session_id = _session(event_log, session).session_id
         found: StoredCall | None
         if call is not None:
@@ -107,22 +194,16 @@ def postmortem_command(
     print_postmortem(output(), postmortem)
 
 
-def _open_log(log: str | None) -> EventLog:
-    from ..config import log_location
-    from ..log import EventLog
-
-    return EventLog.open(log_location(log))
-
-
 def _session(event_log: EventLog, given: str) -> StoredSession:
-    from ..log import UnknownSession
+    from ..log import SessionQuery, UnknownSession
 
-    matching = [session for session in event_log.sessions() if session.session_id.startswith(given)]
-    exact = [session for session in matching if session.session_id == given]
-    if len(exact or matching) == 1:
-        return (exact or matching)[0]
-    if matching:
-        names = ", ".join(session.session_id for session in matching[:5])
+    with suppress(UnknownSession):
+        return event_log.session(given)
+    found = event_log.find_sessions(SessionQuery(prefix=given), limit=5)
+    if len(found.rows) == 1:
+        return found.rows[0]
+    if found.rows:
+        names = ", ".join(session.session_id for session in found.rows)
         raise UnknownSession(f"{given!r} begins several session ids ({names}); give more of it.")
     raise UnknownSession(f"the log has no session {given!r}; `context-paging sessions` lists them.")
 
@@ -130,15 +211,35 @@ def _session(event_log: EventLog, given: str) -> StoredSession:
 def _call(event_log: EventLog, session_id: str, given: str) -> StoredCall:
     from ..log import UnknownCall
 
-    if given.isdecimal():
-        number = int(given)
-        for call in event_log.calls(session_id=session_id, limit=None):
-            if call.number == number:
-                return call
+    if given.isdecimal() and len(given) < 19:
+        numbered = event_log.call_number(session_id, int(given))
+        if numbered is not None:
+            return numbered
     call = event_log.call(given)
     if call.session_id != session_id:
         raise UnknownCall(f"call {given!r} belongs to session {call.session_id!r}.")
     return call
+
+
+def _event_json(event: StoredEvent) -> dict[str, Any]:
+    from ..log.transfer.export import line_of
+
+    return line_of(event)
+
+
+def _jsonable(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: value.hex() if isinstance(value, bytes) else value for name, value in row.items()}
+
+
+def _printable(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _tell_next(cursor: str | None, what: str) -> None:
+    if cursor is not None:
+        from .console import messages
+
+        messages().print(f"{what}: --cursor {cursor}", markup=False, style="dim")
 
 
 def _print_json(value: Any) -> None:
@@ -149,7 +250,19 @@ def _number(value: float | None) -> str:
     return "" if value is None else f"{value:,.0f}"
 
 
-_TEXT_COLUMNS = frozenset({"session", "label", "started (UTC)", "outcome", "rule"})
+_TEXT_COLUMNS = frozenset(
+    {
+        "session",
+        "label",
+        "host",
+        "started (UTC)",
+        "recorded (UTC)",
+        "type",
+        "provider call",
+        "outcome",
+        "rule",
+    }
+)
 
 
 def _print_table(names: list[str], rows: list[list[str]]) -> None:

@@ -10,6 +10,8 @@ from uuid import uuid4
 
 import typer
 
+from .options import LogOption
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -24,12 +26,6 @@ TokenBudget = Annotated[int | None, typer.Option("--token-budget", min=1, help="
 TrimTo = Annotated[int | None, typer.Option("--trim-to", min=1, help="Where an advance of the cut stops.")]
 ContextWindow = Annotated[
     int | None, typer.Option("--context-window", min=1, help="The model's context window.")
-]
-LogOption = Annotated[
-    str | None,
-    typer.Option(
-        "--log", metavar="URL", help="SQLAlchemy URL or SQLite file of the log. [env: CONTEXT_PAGING_LOG]"
-    ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object a context request.")]
 Limit = Annotated[int | None, typer.Option("--limit", min=0, help="Stop after so many context requests.")]
@@ -91,7 +87,7 @@ def _replay_files(
 ) -> int:
     from context_paging.domain.errors import ContextPagingError
 
-    from ..config import log_location
+    from ..config import log_location, log_options
     from ..log import EventLog
     from ..session_file import read_session_file
     from .console import messages
@@ -99,7 +95,7 @@ def _replay_files(
     told = messages()
     failed = 0
     location = log_location(log)
-    with EventLog.open(location) as event_log:
+    with EventLog.open(location, log_options()) as event_log:
         for path in paths:
             try:
                 file = read_session_file(path)

@@ -1,5 +1,6 @@
 """The persistent log: for audit, never read to restore a session (design, section 8)."""
 
+from .aio import AsyncEventLog
 from .errors import (
     ContentErased,
     ForeignLog,
@@ -20,6 +21,7 @@ from .store import EventLog
 from .verify import Fault, Finding, Verified
 
 __all__ = [
+    "AsyncEventLog",
     "Audit",
     "CallQuery",
     "ContentErased",

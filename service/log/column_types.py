@@ -21,6 +21,11 @@ def storable(text: str) -> str:
     return _UNSTORABLE.sub(lambda match: f"{_MARK}{ord(match[0]):04x}", text)
 
 
+def original(text: str) -> str:
+    """A text as the host wrote it, of one from a database."""
+    return text if _MARK not in text else _MARKED.sub(lambda match: chr(int(match[1], 16)), text)
+
+
 class UtcDateTime(TypeDecorator[datetime]):
     """A moment with a time zone, whatever the database makes of it."""
 
@@ -53,9 +58,7 @@ class HostText(TypeDecorator[str]):
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> str | None:
         """As the host wrote it."""
-        if value is None or _MARK not in value:
-            return value
-        return _MARKED.sub(lambda match: chr(int(match[1], 16)), value)
+        return None if value is None else original(value)
 
 
 class TokenCount(TypeDecorator[float]):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +13,11 @@ from sqlalchemy import Connection, Engine, QueuePool, create_engine, event, insp
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
-from context_paging.migrations import BASE_TABLE, HEAD
+from context_paging.migrations import BASE_TABLE, HEAD, MIGRATION_LOCK
 
 from .database_errors import telling_errors
 from .errors import ForeignLog, LogUnavailable
 
-MIGRATION_LOCK = 0x636F6E74657874
-"""Key of the advisory lock that a migration holds on PostgreSQL."""
 BUSY_SECONDS = 10
 """How long a writer waits for another one."""
 CONNECT_SECONDS = 10
@@ -35,15 +35,24 @@ def open_engine(location: str) -> Engine:
         LogUnavailable: the database cannot be reached.
         ForeignLog: it holds something else, or a newer log.
     """
-    url = _url(location)
-    with telling_errors(name_of(url)):
-        engine = _sqlite_engine(url) if url.get_backend_name() == "sqlite" else _server_engine(url)
+    engine = bare_engine(location)
+    with telling_errors(name_of(engine.url)):
         try:
             _ensure_schema(engine)
         except BaseException:
             engine.dispose()
             raise
     return engine
+
+
+def bare_engine(location: str) -> Engine:
+    """An engine for a SQLAlchemy URL or the path of a SQLite file, whatever is there.
+
+    Raises:
+        LogUnavailable: there is no such kind of database.
+    """
+    url = _url(location)
+    return _sqlite_engine(url) if url.get_backend_name() == "sqlite" else _server_engine(url)
 
 
 def name_of(url: URL) -> str:
@@ -167,30 +176,44 @@ def _write_ahead(connection: Any) -> None:
 
 def _ensure_schema(engine: Engine) -> None:
     with reading(engine.connect()) as connection:
-        if _revision(connection) == HEAD:
+        if revision_of(connection) == HEAD:
             return
+    with migrating(engine) as connection:
+        if revision_of(connection) == HEAD:
+            return
+        from context_paging.migrations.upgrade import upgrade
+
+        upgrade(connection)
+
+
+@contextmanager
+def migrating(engine: Engine) -> Iterator[Connection]:
+    """A transaction to migrate in: one process migrates, the others wait.
+
+    Raises:
+        ForeignLog: the database holds something else, or a newer log.
+    """
     with engine.begin() as connection:
+        # SQLite's transaction already is such a lock.
         if engine.dialect.name == "postgresql":
-            # One process migrates, the others wait; SQLite's transaction already is such a lock.
-            connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": MIGRATION_LOCK})
-        revision = _revision(connection)
-        if revision == HEAD:
-            return
+            long_work(connection).execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": MIGRATION_LOCK})
+        revision = revision_of(connection)
         if revision is None and set(inspect(connection).get_table_names()) - {BASE_TABLE}:
             raise ForeignLog(
                 f"{name_of(engine.url)} holds tables of something else; give the log a database of its own"
             )
-        from context_paging.migrations.upgrade import known_revisions, upgrade
+        from context_paging.migrations.upgrade import known_revisions
 
         if revision is not None and revision not in known_revisions():
             raise ForeignLog(
                 f"{name_of(engine.url)} was written by a newer version of context-paging "
                 f"(schema {revision}); upgrade this installation"
             )
-        upgrade(connection)
+        yield connection
 
 
-def _revision(connection: Connection) -> str | None:
+def revision_of(connection: Connection) -> str | None:
+    """The schema's revision; nothing for a database without one."""
     if not inspect(connection).has_table(BASE_TABLE):
         return None
     revision: str | None = connection.execute(text(f"SELECT version_num FROM {BASE_TABLE}")).scalar()

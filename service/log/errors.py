@@ -70,6 +70,12 @@ class InvalidCursor(ContextPagingError):
     code = "INVALID_CURSOR"
 
 
+class InvalidImport(ContextPagingError):
+    """An export cannot be read, or does not fit the log it is imported into."""
+
+    code = "INVALID_IMPORT"
+
+
 class InvalidAnchor(ContextPagingError):
     """A file is no anchor, no key for anchors, or an anchor of something else."""
 
@@ -80,3 +86,9 @@ class UnknownEvent(ContextPagingError):
     """The log has no such event."""
 
     code = "UNKNOWN_EVENT"
+
+
+class SchemaMismatch(ContextPagingError):
+    """A database has another schema than the one that is needed."""
+
+    code = "SCHEMA_MISMATCH"

@@ -155,6 +155,14 @@ class EventLog:
             append = Append(session_id, expected_sequence, label, records, self._encode)
         return self._writer.append(append)
 
+    def settle(self) -> None:
+        """Wait until the database has everything that was appended, or is known to be away."""
+        self._writer.settle()
+
+    def forget(self) -> None:
+        """Read sessions again before they are written: somebody else changed them."""
+        self._writer.forget()
+
     def flush(self) -> None:
         """Wait until the database has everything that was appended.
 
@@ -411,7 +419,7 @@ class EventLog:
         Raises:
             UnknownSession: there is none with this id.
         """
-        with self._changing() as connection:
+        with self.changing() as connection:
             erased = erase_contents(connection, session_id, datetime.now(UTC))
         self._empty_journal()
         return erased
@@ -422,13 +430,13 @@ class EventLog:
         Raises:
             UnknownSession: there is none with this id.
         """
-        with self._changing() as connection:
+        with self.changing() as connection:
             retire_session(connection, session_id, datetime.now(UTC))
         self._empty_journal()
 
     def retire_before(self, before: datetime, progress: Callable[[int], None] = lambda done: None) -> int:
         """Take the sessions out whose last event is older than ``before``; how many they were."""
-        with self._changing() as connection:
+        with self.changing() as connection:
             retired = retire_before(connection, before, datetime.now(UTC), progress)
         self._empty_journal()
         return retired
@@ -439,7 +447,7 @@ class EventLog:
         Raises:
             InvalidEvent: a stored event cannot be read; nothing has changed.
         """
-        with self._changing() as connection:
+        with self.changing() as connection:
             return rebuild(connection, progress)
 
     def _the_key(self) -> LogKey:
@@ -505,7 +513,12 @@ class EventLog:
                     connection.close()
 
     @contextmanager
-    def _changing(self) -> Iterator[Connection]:
+    def changing(self) -> Iterator[Connection]:
+        """A write transaction on the database.
+
+        Raises:
+            LogUnavailable: the database does not take it; nothing has changed.
+        """
         self._writer.settle()
         with telling_errors(self._name), self._engine.begin() as connection:
             if connection.dialect.name == "sqlite":

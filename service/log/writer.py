@@ -146,6 +146,13 @@ class Writer:
         with self._changed:
             self._wait_for_commits()
 
+    def forget(self) -> None:
+        """Take nothing for known that was read from the database."""
+        with self._lock:
+            self._accepted.clear()
+            if self._committer is not None:
+                self._committer.forget()
+
     @property
     def away(self) -> LogUnavailable | None:
         """Why the database does not take anything, while it does not."""

@@ -1,0 +1,1 @@
+"""Taking a log elsewhere: export by day, import, backup."""

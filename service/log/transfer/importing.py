@@ -1,0 +1,259 @@
+"""Import: the events of an exported folder, with their places, moments, hashes and seals as they were.
+
+Each record is checked against its hash and the record before it on the way in. What the log has already is
+left out, so that an import can be repeated, and go on after it was interrupted.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, insert, select
+
+from context_paging.domain.errors import InvalidEvent
+
+from ..chain import GENESIS, record_hash
+from ..column_types import original
+from ..errors import InvalidImport
+from ..read_models import NewEvent, SessionModel
+from ..records import StoredCall, StoredEvent, StoredSession, period_of
+from ..store import EventLog
+from ..tables import events, log_keys, provider_calls, sessions
+from .export import EVENTS, LABELS
+
+AT_ONCE = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What an import did: how many events it took, and how many the log had already."""
+
+    events: int
+    known: int
+
+
+def import_folder(
+    log: EventLog, folder: Path, progress: Callable[[int, int], None] = lambda done, of: None
+) -> Imported:
+    """Take in an exported folder, of either format. ``progress`` is told how many parts of how many are done.
+
+    Raises:
+        InvalidImport: it is no export, a part cannot be read, or a record is not as it was written, or does
+            not
+            continue the session in this log; what came before it is in.
+    """
+    parts = sorted(
+        (path for path in (folder / EVENTS).glob("day=*/part-*") if path.is_file()),
+        key=lambda path: path.name,
+    )
+    if not parts:
+        raise InvalidImport(f"{folder} holds no export: there is no {EVENTS}/day=…/part-…")
+    labels = _labels(folder)
+    taken = known = 0
+    for done, part in enumerate(parts, 1):
+        found = _read(part)
+        for first in range(0, len(found), AT_ONCE):
+            with log.changing() as connection:
+                new, old = _take(connection, part, found[first : first + AT_ONCE], labels)
+            taken, known = taken + new, known + old
+        progress(done, len(parts))
+    log.forget()
+    return Imported(taken, known)
+
+
+def _take(
+    connection: Connection, part: Path, found: Sequence[StoredEvent], labels: dict[str, str]
+) -> tuple[int, int]:
+    by_session: dict[str, list[StoredEvent]] = {}
+    for event in found:
+        by_session.setdefault(event.session_id, []).append(event)
+    rows: list[dict[str, Any]] = []
+    for session_id in sorted(by_session):
+        rows += _session_rows(connection, part, session_id, by_session[session_id], labels.get(session_id))
+    # In the order they were written, so that positions tell it here, too.
+    order = {(event.session_id, event.sequence): place for place, event in enumerate(found)}
+    rows.sort(key=lambda row: order[row["session_id"], row["sequence"]])
+    if rows:
+        _register_keys(connection, {row["key_id"]: row["recorded_at"] for row in reversed(rows)})
+        connection.execute(insert(events), rows)
+    return len(rows), len(found) - len(rows)
+
+
+def _session_rows(
+    connection: Connection, part: Path, session_id: str, found: Sequence[StoredEvent], label: str | None
+) -> list[dict[str, Any]]:
+    row = connection.execute(
+        select(sessions).where(sessions.c.session_id == session_id).with_for_update()
+    ).first()
+    stored = None if row is None else StoredSession._make(row)
+    at = 0 if stored is None else stored.last_sequence
+    previous = GENESIS if stored is None or stored.last_hash is None else stored.last_hash
+    _compare_known(connection, part, [event for event in found if event.sequence <= at])
+    new = [event for event in found if event.sequence > at]
+    folded: list[NewEvent] = []
+    for event in new:
+        if event.sequence != at + 1:
+            raise _refused(part, event, f"the session goes to number {at} in this log")
+        if event.hash is None or event.previous_hash is None:
+            raise _refused(
+                part, event, "it is from before records had hashes: take a backup of that log instead"
+            )
+        if record_hash(event, event.previous_hash) != event.hash:
+            raise _refused(part, event, "it does not have the hash that was exported with it")
+        if event.previous_hash != previous:
+            raise _refused(part, event, "it does not continue the record before it")
+        try:
+            folded.append(NewEvent(event.event, event.sequence, event.recorded_at, event.call_id, event.hash))
+        except InvalidEvent as error:
+            raise _refused(part, event, str(error)) from None
+        at, previous = event.sequence, event.hash
+    if not new:
+        return []
+    model = SessionModel(stored, _known_calls(connection, new))
+    present = set(model.calls)
+    model.fold(session_id, label, folded)
+    assert model.session is not None
+    _write_models(connection, model, present, is_new=stored is None)
+    period = period_of(model.session.started_at)
+    return [_row(event, period) for event in new]
+
+
+def _compare_known(connection: Connection, part: Path, found: Sequence[StoredEvent]) -> None:
+    if not found:
+        return
+    hashes = {
+        row.sequence: row.hash
+        for row in connection.execute(
+            select(events.c.sequence, events.c.hash).where(
+                events.c.session_id == found[0].session_id,
+                events.c.sequence.between(found[0].sequence, found[-1].sequence),
+            )
+        )
+    }
+    for event in found:
+        if hashes.get(event.sequence) != event.hash:
+            raise _refused(part, event, "this log has another record with its number")
+
+
+def _known_calls(connection: Connection, new: Sequence[StoredEvent]) -> dict[str, StoredCall]:
+    ids = sorted({event.call_id for event in new if event.call_id is not None})
+    found: dict[str, StoredCall] = {}
+    for first in range(0, len(ids), 500):
+        query = select(provider_calls).where(provider_calls.c.call_id.in_(ids[first : first + 500]))
+        for row in connection.execute(query):
+            call = StoredCall._make(row)
+            found[call.call_id] = call
+    return found
+
+
+def _write_models(connection: Connection, model: SessionModel, present: set[str], *, is_new: bool) -> None:
+    assert model.session is not None
+    values = model.session._asdict()
+    if is_new:
+        connection.execute(insert(sessions), values)
+    else:
+        connection.execute(sessions.update().where(sessions.c.session_id == model.session.session_id), values)
+    added = [call._asdict() for key, call in model.calls.items() if key in model.changed - present]
+    if added:
+        connection.execute(insert(provider_calls), added)
+    for call_id in model.changed & present:
+        connection.execute(
+            provider_calls.update().where(provider_calls.c.call_id == call_id), model.calls[call_id]._asdict()
+        )
+
+
+def _register_keys(connection: Connection, used: dict[str | None, datetime]) -> None:
+    known = set(connection.scalars(select(log_keys.c.key_id)))
+    for key_id, moment in used.items():
+        if key_id is not None and key_id not in known:
+            connection.execute(insert(log_keys), {"key_id": key_id, "first_used_at": moment})
+
+
+def _row(event: StoredEvent, period: int) -> dict[str, Any]:
+    return {
+        "session_id": event.session_id,
+        "sequence": event.sequence,
+        "event_id": event.event_id,
+        "type": event.type,
+        "schema_version": event.schema_version,
+        "recorded_at": event.recorded_at,
+        "call_id": event.call_id,
+        "payload": event.payload,
+        "period": period,
+        "content_hash": event.content_hash,
+        "key_id": event.key_id,
+        "previous_hash": event.previous_hash,
+        "hash": event.hash,
+        "seal": event.seal,
+    }
+
+
+def _labels(folder: Path) -> dict[str, str]:
+    try:
+        lines = (folder / LABELS).read_text().splitlines()
+        return {original(line["session_id"]): original(line["label"]) for line in map(json.loads, lines)}
+    except FileNotFoundError:
+        return {}
+    except (ValueError, KeyError, TypeError) as error:
+        raise InvalidImport(f"{folder / LABELS} cannot be read: {error!r}") from None
+
+
+def _read(part: Path) -> list[StoredEvent]:
+    try:
+        lines = _read_parquet(part) if part.suffix == ".parquet" else _read_lines(part)
+        return [_event_of(line) for line in lines]
+    except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
+        raise InvalidImport(f"{part} cannot be read: {error!r}") from None
+
+
+def _read_lines(part: Path) -> Iterator[dict[str, Any]]:
+    with gzip.open(part, "rt", encoding="ascii") as file:
+        for line in file:
+            yield json.loads(line)
+
+
+def _read_parquet(part: Path) -> list[dict[str, Any]]:
+    try:
+        from pyarrow.parquet import ParquetFile
+    except ImportError:
+        raise InvalidImport("Parquet needs the export extra: context-paging[export]") from None
+    lines: list[dict[str, Any]] = ParquetFile(part).read().to_pylist()
+    return lines
+
+
+def _event_of(line: dict[str, Any]) -> StoredEvent:
+    moment = line["recorded_at"]
+    call_id = line["call_id"]
+    return StoredEvent(
+        position=int(line["position"]),
+        session_id=original(line["session_id"]),
+        sequence=int(line["sequence"]),
+        event_id=original(line["event_id"]),
+        type=str(line["type"]),
+        schema_version=int(line["schema_version"]),
+        recorded_at=moment.astimezone(UTC)
+        if isinstance(moment, datetime)
+        else datetime.fromisoformat(moment),
+        call_id=None if call_id is None else original(call_id),
+        payload=str(line["payload"]),
+        period=0,
+        content_hash=_bytes(line["content_hash"]),
+        key_id=line["key_id"],
+        previous_hash=_bytes(line["previous_hash"]),
+        hash=_bytes(line["hash"]),
+        seal=_bytes(line["seal"]),
+    )
+
+
+def _bytes(value: Any) -> bytes | None:
+    return value if value is None or isinstance(value, bytes) else bytes.fromhex(value)
+
+
+def _refused(part: Path, event: StoredEvent, reason: str) -> InvalidImport:
+    return InvalidImport(f"record {event.sequence} of session {event.session_id!r} in {part}: {reason}")
