@@ -115,7 +115,7 @@ def _summary(results: list[Verified], wrong: list[Verified]) -> str:
     unchained = sum(result.unchained for result in results)
     unchecked = sum(result.unchecked_seals for result in results)
     parts = [
-        f"sessions: {len(results):,}; records: {records:,}; sessions not as they were written: {len(wrong):,}."
+        f"sessions: {len(results):,}; records: {records:,}; not as they were written: {len(wrong):,} sessions."
     ]
     if unchained:
         parts.append(f"{unchained:,} records from before records had hashes.")

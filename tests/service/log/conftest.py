@@ -15,12 +15,30 @@ from context_paging.service.log import EventLog
 POSTGRES = "CONTEXT_PAGING_TEST_POSTGRES"
 
 
+@pytest.fixture(autouse=True)
+def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys and spools of logs on a server are the test's own."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
 @pytest.fixture(params=["sqlite", "postgres"])
 def location(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """Where a fresh log can be."""
     if request.param == "sqlite":
         yield str(tmp_path / "log.db")
-        return
+    else:
+        yield from fresh_database()
+
+
+@pytest.fixture
+def postgres() -> Iterator[str]:
+    """Where a fresh log on a server can be."""
+    yield from fresh_database()
+
+
+def fresh_database() -> Iterator[str]:
+    """The URL of a database of the test's own."""
     server = os.environ.get(POSTGRES)
     if server is None:
         reason = f"{POSTGRES} names no server, as in postgresql+psycopg://postgres@/postgres?host=/folder"
