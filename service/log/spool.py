@@ -52,9 +52,15 @@ class SpoolFile:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.path = path
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
-        fcntl.flock(self._file, fcntl.LOCK_EX)
         title = f"{_TITLE}{log_id}\n".encode()
-        os.write(self._file, title)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX)
+            if os.write(self._file, title) != len(title):
+                raise OSError(errno.ENOSPC, "no space is left for a file")
+        except OSError:
+            path.unlink(missing_ok=True)
+            os.close(self._file)
+            raise
         self._start = self.size = len(title)
 
     @classmethod

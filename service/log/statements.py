@@ -173,35 +173,46 @@ class WriteConnections:
         Raises:
             DBAPIError: the driver's error, of the kind SQLAlchemy makes of it.
         """
-        engine = self._engine
-        driver: Any = engine.dialect.loaded_dbapi
-        connection = self._kept or engine.raw_connection()
-        if self._keeps and self._kept is None:
-            connection.detach()
-            self._kept = connection
+        driver: Any = self._engine.dialect.loaded_dbapi
+        connection: Any = None
         try:
+            connection = self._connection()
             cursor = connection.cursor()
-            if engine.dialect.name == "sqlite":
+            if self._engine.dialect.name == "sqlite":
                 cursor.execute("BEGIN IMMEDIATE")
             yield cursor
             connection.commit()
         except driver.Error as error:
-            lost = engine.dialect.is_disconnect(error, connection.driver_connection, None)
-            if lost:
-                connection.invalidate()
-            else:
+            raise self._wrapped(error, connection) from error
+        except BaseException:
+            if connection is not None:
                 with suppress(driver.Error):
                     connection.rollback()
-            raise DBAPIError.instance(
-                None, None, error, driver.Error, connection_invalidated=lost, dialect=engine.dialect
-            ) from error
-        except BaseException:
-            with suppress(driver.Error):
-                connection.rollback()
             raise
         finally:
-            if not self._keeps:
+            if connection is not None and not self._keeps:
                 connection.close()
+
+    def _connection(self) -> Any:
+        if not self._keeps:
+            return self._engine.raw_connection()
+        if self._kept is None:
+            self._kept = self._engine.raw_connection()
+            self._kept.detach()
+        return self._kept
+
+    def _wrapped(self, error: Exception, connection: Any) -> BaseException:
+        dialect = self._engine.dialect
+        driver: Any = dialect.loaded_dbapi
+        lost = connection is not None and dialect.is_disconnect(error, connection.driver_connection, None)
+        if lost:
+            connection.invalidate()
+        elif connection is not None:
+            with suppress(driver.Error):
+                connection.rollback()
+        return DBAPIError.instance(
+            None, None, error, driver.Error, connection_invalidated=lost, dialect=dialect
+        )
 
     def close(self) -> None:
         """Close what is kept."""

@@ -248,7 +248,7 @@ class Writer:
                     lambda: self._away is None or self._next_attempt > time.monotonic(), 1.0
                 )
             away = self._away
-            if away is not None and self._audit is Audit.REQUIRED and self._nothing_is_spooled():
+            if away is not None and self._audit is Audit.REQUIRED and self._nothing_waits():
                 # Nothing has to go first, and the answer decides whether there is a provider call.
                 away = None
         if away is None:
@@ -266,7 +266,7 @@ class Writer:
                 with self._changed:
                     self._accept(append)
                     self._accepted[session_id] = result
-                    if self._nothing_is_spooled():
+                    if self._nothing_waits():
                         self._away = None
                 return result
         with self._changed:
@@ -298,8 +298,8 @@ class Writer:
         interrupted = AuditInterrupted(events=gap[0], reason=gap[1])
         return append.after(Record(interrupted, uuid4().hex, append.prepared[0].recorded_at))
 
-    def _nothing_is_spooled(self) -> bool:
-        return self._spool is None or self._spool.empty
+    def _nothing_waits(self) -> bool:
+        return not self._queue and (self._spool is None or self._spool.empty)
 
     def _has_room(self) -> bool:
         if self._away is not None:
