@@ -114,9 +114,7 @@ def _summary(results: list[Verified], wrong: list[Verified]) -> str:
     records = sum(result.records for result in results)
     unchained = sum(result.unchained for result in results)
     unchecked = sum(result.unchecked_seals for result in results)
-    parts = [
-        f"sessions: {len(results):,}; records: {records:,}; not as they were written: {len(wrong):,} sessions."
-    ]
+    parts = [f"sessions: {len(results):,}, of them altered: {len(wrong):,}; records: {records:,}."]
     if unchained:
         parts.append(f"{unchained:,} records from before records had hashes.")
     if unchecked:

@@ -201,7 +201,7 @@ class WriteConnections:
             self._kept.detach()
         return self._kept
 
-    def _wrapped(self, error: Exception, connection: Any) -> BaseException:
+    def _wrapped(self, error: Any, connection: Any) -> BaseException:
         dialect = self._engine.dialect
         driver: Any = dialect.loaded_dbapi
         lost = connection is not None and dialect.is_disconnect(error, connection.driver_connection, None)

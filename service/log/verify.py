@@ -119,7 +119,10 @@ class Verifier:
         if finding.fault is not Fault.ALTERED or event.hash is None or event.previous_hash is None:
             return finding
         for sequence in self._sequences_after(event, check):
-            if record_hash(event, event.previous_hash, sequence=sequence) == event.hash:
+            if (
+                sequence != event.sequence
+                and record_hash(event, event.previous_hash, sequence=sequence) == event.hash
+            ):
                 detail = f"it was written as number {sequence}"
                 return _finding(event, Fault.REORDERED, detail)
         return finding

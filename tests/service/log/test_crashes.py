@@ -59,13 +59,9 @@ def test_a_full_disk_loses_nothing_that_was_acknowledged(
     monkeypatch.setattr(writer, "RETRY_SECONDS", (0.05,))
     path = small_disk / "log.db"
     options = LogOptions(durability=durability, audit=Audit.REQUIRED, key_file=tmp_path / "key")
-    sequence = 0
     with EventLog.open(str(path), options) as log:
-        try:
-            while True:
-                sequence = log.append("s", sequence, [status(sequence)])
-        except LogUnavailable as error:
-            assert "disk" in str(error)
+        sequence, refused = _until_refused(log)
+        assert "disk" in str(refused)
         assert sequence > 50
         # Room is made by somebody else's file, as it is in life: nothing of the log's own may be removed.
         subprocess.run(["mount", "-o", "remount,size=16m", str(small_disk)], check=True)
@@ -149,6 +145,15 @@ def test_a_server_that_is_away_from_the_beginning_is_told(tmp_path: Path) -> Non
 
         with pytest.raises(LogUnavailable, match="server"):
             EventLog.open(server.url)
+
+
+def _until_refused(log: EventLog) -> tuple[int, LogUnavailable]:
+    sequence = 0
+    while True:
+        try:
+            sequence = log.append("s", sequence, [status(sequence)])
+        except LogUnavailable as error:
+            return sequence, error
 
 
 def _flushed(log: EventLog) -> None:
