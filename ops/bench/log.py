@@ -23,12 +23,9 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from selection import SETTINGS, entries
-
 from context_paging.domain.events import StatusPublished
 from context_paging.service.log import EventLog, LogOptions, Record
 from context_paging.service.log.chain import GENESIS
-from context_paging.service.session import Session
 
 REPEATS = 5
 BATCH = 100

@@ -210,9 +210,10 @@ class WriteConnections:
         elif connection is not None:
             with suppress(driver.Error):
                 connection.rollback()
-        return DBAPIError.instance(
+        wrapped: BaseException = DBAPIError.instance(
             None, None, error, driver.Error, connection_invalidated=lost, dialect=dialect
         )
+        return wrapped
 
     def close(self) -> None:
         """Close what is kept."""

@@ -30,6 +30,7 @@ STATE = "export.json"
 LABELS = "sessions.jsonl"
 EVENTS = "events"
 AT_ONCE = 20_000
+_DRAFT = ".draft"
 
 
 class ExportFormat(StrEnum):
@@ -117,10 +118,12 @@ def _begin(log: EventLog, folder: Path, kind: ExportFormat) -> int:
         state = json.loads((folder / STATE).read_text())
         log_id, before, position = state["log"], state["format"], int(state["position"])
     except FileNotFoundError:
-        if any(folder.iterdir()):
+        if any(path.suffix != _DRAFT for path in folder.iterdir()):
             raise LogUnavailable(
                 f"{folder} holds something else; give the export a folder of its own"
             ) from None
+        # Whose the folder is has to be known before anything is in it.
+        _note(log, folder, kind, 0)
         return 0
     except (ValueError, KeyError, TypeError):
         raise LogUnavailable(f"{folder / STATE} does not say how far the export goes") from None
@@ -161,7 +164,7 @@ def _write_labels(log: EventLog, folder: Path) -> None:
 @contextmanager
 def completed(path: Path) -> Iterator[IO[bytes]]:
     """A file that gets its name when everything in it is on the disk."""
-    draft = path.with_name(f".{path.name}.draft")
+    draft = path.with_name(f".{path.name}{_DRAFT}")
     with draft.open("wb") as file:
         yield file
         file.flush()

@@ -16,10 +16,10 @@ def session_bytes(path: Path, messages: int) -> int:
         session.start(global_settings={"contextPaging": {"tokenBudget": 4_000}})
         parent = None
         for number in range(0, messages, 2):
-            entries = []
+            entries: list[dict[str, Any]] = []
             for each in (number, number + 1):
                 entry = {"type": "message", "id": f"e{each}", "parentId": parent, "message": _message(each)}
-                parent = entry["id"]
+                parent = f"e{each}"
                 entries.append(entry)
             session.append(entries[:1])
             session.context()

@@ -136,8 +136,8 @@ def test_on_postgresql_many_writers_and_a_follower_agree(postgres: str) -> None:
                     if number % 7 == 0:
                         # Draws a position and throws it away.
                         with own.engine.connect() as connection:
-                            connection.execute(TOUCH, {"session": f"{name}-{number}"})
-                            connection.execute(INSERT, {"session": f"{name}-{number}"})
+                            connection.execute(TOUCH, {"session": f"gap-{name}-{number}"})
+                            connection.execute(INSERT, {"session": f"gap-{name}-{number}"})
                             connection.rollback()
 
         threads = [threading.Thread(target=write, args=(name,)) for name in names]
@@ -145,7 +145,8 @@ def test_on_postgresql_many_writers_and_a_follower_agree(postgres: str) -> None:
             thread.start()
         found: list[StoredEvent] = []
         place = TailPlace()
-        while len(found) < 240:
+        deadline = time.monotonic() + 60
+        while len(found) < 240 and time.monotonic() < deadline:
             some, place = log.read_on(place, 17)
             found += some
         for thread in threads:

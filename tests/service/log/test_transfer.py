@@ -9,10 +9,11 @@ import sqlite3
 import threading
 from collections.abc import Iterator
 from contextlib import closing
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 
 from context_paging.domain.events import ModelSelected
@@ -30,6 +31,7 @@ from context_paging.service.log.transfer.export import ExportFormat, export
 from context_paging.service.log.transfer.importing import import_folder
 
 from .events import records, requested, small_session, started
+from .growth import session_bytes
 from .test_durability import status, texts
 
 FORMATS = list(ExportFormat)
@@ -61,6 +63,12 @@ def other(tmp_path: Path) -> Iterator[EventLog]:
 def alike(event: StoredEvent) -> dict[str, Any]:
     """What an event is in every log."""
     return {**exporting.line_of(event), "position": None}
+
+
+def lines_of(part: Path) -> list[dict[str, Any]]:
+    """The lines of a part."""
+    with gzip.open(part, "rt") as file:
+        return [json.loads(line) for line in file]
 
 
 def parts(folder: Path) -> list[str]:
@@ -157,9 +165,7 @@ def test_an_export_that_was_interrupted_has_no_event_twice(
     export(filled, folder, ExportFormat.JSONL)
 
     positions = [
-        json.loads(line)["position"]
-        for part in (folder / "events").glob("day=*/part-*")
-        for line in gzip.open(part, "rt")
+        line["position"] for part in (folder / "events").glob("day=*/part-*") for line in lines_of(part)
     ]
     assert sorted(positions) == [event.position for event in filled.tail(follow=False)]
     assert import_folder(other, folder).events == 22
@@ -212,7 +218,7 @@ def test_an_export_that_was_changed_is_refused(
     folder = tmp_path / "export"
     export(filled, folder, ExportFormat.JSONL)
     part = folder / parts(folder)[0]
-    first, *rest = [json.loads(line) for line in gzip.open(part, "rt")]
+    first, *rest = lines_of(part)
     with gzip.open(part, "wt") as file:
         file.writelines(json.dumps(line) + "\n" for line in [change(first), *rest])
 
@@ -247,7 +253,6 @@ def test_a_session_that_went_another_way_here_is_refused(
 
 
 def test_an_export_answers_questions_in_duckdb(filled: EventLog, tmp_path: Path) -> None:
-    duckdb = pytest.importorskip("duckdb")
     aborts = []
     for kind, source in (
         (ExportFormat.PARQUET, "read_parquet('{}/events/*/*.parquet', hive_partitioning = true)"),
@@ -255,10 +260,14 @@ def test_an_export_answers_questions_in_duckdb(filled: EventLog, tmp_path: Path)
     ):
         folder = tmp_path / kind
         export(filled, folder, kind)
-        rows = duckdb.sql(
-            "SELECT CAST(day AS VARCHAR), payload->>'$.rule', count(*) "
-            f"FROM {source.format(folder)} WHERE type = 'context-aborted' GROUP BY ALL ORDER BY ALL"
-        ).fetchall()
+        rows = (
+            duckdb.connect()
+            .execute(
+                "SELECT CAST(day AS VARCHAR), payload->>'$.rule', count(*) "
+                f"FROM {source.format(folder)} WHERE type = 'context-aborted' GROUP BY ALL ORDER BY ALL"
+            )
+            .fetchall()
+        )
         aborts.append(rows)
 
     assert (
@@ -317,8 +326,6 @@ def test_only_a_sqlite_file_can_be_backed_up(postgres: str, tmp_path: Path) -> N
 
 
 def test_a_log_grows_with_its_session_and_not_faster(tmp_path: Path) -> None:
-    from .growth import session_bytes
-
     sizes = {
         messages: session_bytes(tmp_path / f"{messages}.db", messages) for messages in (1_000, 2_000, 4_000)
     }
@@ -328,4 +335,3 @@ def test_a_log_grows_with_its_session_and_not_faster(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "4000.db")) as connection:
         (most,) = connection.execute("SELECT max(length(payload)) FROM events").fetchone()
     assert most < 100_000
-    assert datetime.now(UTC) is not None
