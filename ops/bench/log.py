@@ -18,14 +18,31 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import closing
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from itertools import count
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from context_paging.domain.events import StatusPublished
-from context_paging.service.log import EventLog, LogOptions, Record
+from selection import SETTINGS, entries
+
+from context_paging.domain.errors import SelectionErrorCode
+from context_paging.domain.events import (
+    BranchRefreshed,
+    ContextAborted,
+    ContextRequested,
+    ContextSelected,
+    Mode,
+    Parts,
+    Rule,
+    StatusPublished,
+    TurnEnded,
+)
+from context_paging.domain.messages import MessageRef
+from context_paging.service.log import CallQuery, EventLog, LogOptions, Record
 from context_paging.service.log.chain import GENESIS
+from context_paging.service.postmortem import explain
+from context_paging.service.session import Session
 
 REPEATS = 5
 BATCH = 100
@@ -200,12 +217,171 @@ def appends(events: int) -> dict[str, Any]:
     return {"microseconds an event": figures, "ratios": ratios}
 
 
+def calls(messages: int = 10_000, requests: int = 400) -> dict[str, Any]:
+    """Microseconds of a context request at a session length, without a log and with each durability.
+
+    Sessions take turns call by call, so that whatever else the machine does meets all of them.
+    """
+    stored = list(entries(messages))
+    tail = [index for index, entry in enumerate(stored) if entry["message"]["role"] == "assistant"][
+        -requests:
+    ]
+    medians: dict[str, list[float]] = {}
+    for _ in range(REPEATS):
+        for durability in ("group", "spool", "sync"):
+            with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
+                location = str(Path(folder) / "log.db")
+                with EventLog.open(location, LogOptions(durability=durability)) as log:
+                    pair = {"without a log": Session("plain"), durability: Session("logged", sink=log)}
+                    taken = in_turns(pair, stored, tail)
+            without = statistics.median(taken["without a log"])
+            medians.setdefault("without a log", []).append(without)
+            medians.setdefault(durability, []).append(statistics.median(taken[durability]))
+            medians.setdefault(f"{durability} adds", []).append(
+                statistics.median(taken[durability]) / without - 1
+            )
+    figures = {name: statistics.median(values) for name, values in medians.items()}
+    return {
+        "microseconds a call": {n: v * 1e6 for n, v in figures.items() if not n.endswith("adds")},
+        "ratios": {
+            f"{name}{' (0.05)' if name == 'group adds' else ''}": value
+            for name, value in figures.items()
+            if name.endswith("adds")
+        },
+    }
+
+
+def in_turns(
+    sessions: dict[str, Session], stored: list[dict[str, Any]], tail: list[int]
+) -> dict[str, list[float]]:
+    """Seconds of each context request of each session."""
+    taken: dict[str, list[float]] = {name: [] for name in sessions}
+    for session in sessions.values():
+        session.start("resume", global_settings=SETTINGS)
+        session.append(stored[: tail[0]])
+        session.context()
+    order = list(sessions)
+    for number, index in enumerate(tail):
+        until = tail[number + 1] if number + 1 < len(tail) else len(stored)
+        for name in order if number % 2 else order[::-1]:
+            session = sessions[name]
+            begin = time.perf_counter()
+            session.context()
+            taken[name].append(time.perf_counter() - begin)
+            session.append(stored[index : index + 1])
+            session.turn_end(stored[index]["id"])
+            session.append(stored[index + 1 : until])
+    return taken
+
+
+CALL_EVENTS = 4
+SESSION_CALLS = 250
+
+
+def filled(log: EventLog, stored: int) -> list[str]:
+    """Fill a log with sessions of 250 calls of four events, each fiftieth aborted; the ids of some calls."""
+    ref = MessageRef("user", 1, bytes(32), 7)
+    parts = Parts(3, 7, 0, 0, 0)
+    numbers: dict[str, Any] = {"estimated_tokens": 10, "budget_tokens": 1000, "target_tokens": 625}
+    request = ContextRequested(reused=0, appended=(ref,), resident_tokens=3, context_window=2000)
+    select = ContextSelected(
+        mode=Mode.WITHIN_BUDGET, rule=Rule.FITS, kept=((0, 0),), resident_tokens=3, parts=parts, **numbers
+    )
+    abort = ContextAborted(
+        code=SelectionErrorCode.ACTIVE_REQUEST_TOO_LARGE, rule=Rule.REQUEST_OVER_BUDGET, message="too large"
+    )
+    refresh, ended = BranchRefreshed(kept=0), TurnEnded(response=ref)
+    ids, serial = [], count()
+    for number in range(stored // CALL_EVENTS // SESSION_CALLS):
+        session_id, sequence = f"session-{number}", 0
+        for place in range(SESSION_CALLS):
+            call = f"{session_id}-{place}"
+            moment = MOMENT + timedelta(seconds=60 * number + place)
+            outcome = abort if (number + place) % 50 == 0 else select
+            made = [
+                Record(event, f"e{next(serial)}", moment, call)
+                for event in (refresh, request, outcome, ended)
+            ]
+            sequence = log.append(session_id, sequence, made)
+            if number % 7 == place % 7 == 0:
+                ids.append(call)
+    log.flush()
+    return ids
+
+
+def questions(stored: int, location: str | None) -> dict[str, Any]:
+    """Microseconds of questions to a large log, beside the lookup of one event by its primary key."""
+    with (
+        tempfile.TemporaryDirectory(dir=Path.cwd()) as folder,
+        EventLog.open(location or str(Path(folder) / "log.db")) as log,
+    ):
+        begin = time.perf_counter()
+        ids = filled(log, stored)
+        filling = time.perf_counter() - begin
+        some = iter(ids * 100)
+        last = log.last_position()
+        places = iter(number * 997 % last + 1 for number in count())
+
+        def lookup() -> None:
+            log.read_position(next(places))
+
+        def postmortem() -> None:
+            explain(log, log.call(next(some)))
+
+        def aborts() -> None:
+            assert len(log.find_calls(CallQuery(outcome="aborted"), limit=50).rows) == 50
+
+        taken: dict[str, list[float]] = {"primary key": [], "postmortem": [], "last 50 aborts": []}
+        for _ in range(REPEATS):
+            for name, ask in zip(taken, (lookup, postmortem, aborts), strict=True):
+                times = []
+                for _ in range(40):
+                    begin = time.perf_counter()
+                    ask()
+                    times.append(time.perf_counter() - begin)
+                taken[name].append(statistics.median(times) * 1e6)
+        figures = {name: statistics.median(values) for name, values in taken.items()}
+        engine = log.engine.dialect.name
+    return {
+        "engine": engine,
+        "events": stored,
+        "seconds to fill": filling,
+        "microseconds": figures,
+        "ratios": {
+            f"{name} to primary key (10 at most)": figures[name] / figures["primary key"]
+            for name in ("postmortem", "last 50 aborts")
+        },
+    }
+
+
 def main() -> int:
     """Print the figures."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
-    parser.add_argument("--events", type=int, default=2_000)
+    parser.add_argument("parts", nargs="*", choices=["appends", "calls", "questions"], default=[])
+    parser.add_argument("--events", type=int, default=2_000, help="events of the appends")
+    parser.add_argument("--stored", type=int, default=1_000_000, help="events of the log that is asked")
+    parser.add_argument("--log", help="ask an empty log at this URL instead of a SQLite file")
+    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    print(json.dumps(appends(options.events), indent=1))
+    wanted = options.parts or ["appends", "calls", "questions"]
+    parts: dict[str, Callable[[], dict[str, Any]]] = {
+        "appends": lambda: appends(options.events),
+        "calls": calls,
+        "questions": lambda: questions(options.stored, options.log),
+    }
+    report = {name: parts[name]() for name in wanted}
+    if options.json:
+        print(json.dumps(report))
+        return 0
+    for name, figures in report.items():
+        print(f"\n{name}")
+        for title, values in figures.items():
+            if isinstance(values, dict):
+                print(f"  {title}")
+                for what, value in values.items():
+                    print(f"    {what:<44} {value:>10,.3f}")
+            else:
+                print(f"  {title}: {values if isinstance(values, str) else f'{values:,.0f}'}")
     return 0
 
 

@@ -21,6 +21,11 @@ def storable(text: str) -> str:
     return _UNSTORABLE.sub(lambda match: f"{_MARK}{ord(match[0]):04x}", text)
 
 
+def stored_text(text: str | None) -> str | None:
+    """A text, or nothing, as every database takes it."""
+    return None if text is None else storable(text)
+
+
 def original(text: str) -> str:
     """A text as the host wrote it, of one from a database."""
     return text if _MARK not in text else _MARKED.sub(lambda match: chr(int(match[1], 16)), text)
@@ -54,7 +59,7 @@ class HostText(TypeDecorator[str]):
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
         """With escapes, where they are needed."""
-        return None if value is None else storable(value)
+        return stored_text(value)
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> str | None:
         """As the host wrote it."""

@@ -6,7 +6,7 @@ import json
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from hashlib import sha256
 from typing import Any, NamedTuple
 
@@ -75,8 +75,9 @@ class Append:
         self.label = label
         self._records = records
         self._encode = encode
-        if prepared is not None:
-            self.prepared = prepared
+        self._prepared = prepared
+        self._events: Sequence[Event] | None = [record.event for record in records] if records else None
+        if content_key is not None:
             self.content_key = content_key
         for record in records:
             kind = type(record.event)
@@ -99,35 +100,31 @@ class Append:
     def __len__(self) -> int:
         return len(self._records or self.prepared)
 
-    @cached_property
+    @property
     def events(self) -> Sequence[Event]:
         """The events themselves.
 
         Raises:
             InvalidEvent: one of them cannot be read.
         """
-        if self._records:
-            return [record.event for record in self._records]
-        return [decode(event.type, event.schema_version, event.payload) for event in self.prepared]
+        if self._events is None:
+            self._events = [decode(row.type, row.schema_version, row.payload) for row in self.prepared]
+        return self._events
 
-    @cached_property
+    @property
     def prepared(self) -> Sequence[PreparedEvent]:
         """The events as rows.
 
         Raises:
             InvalidEvent: one of them cannot be stored.
         """
-        return [
-            PreparedEvent(
-                record.event_id,
-                record.event.type,
-                SCHEMA_VERSION,
-                record.recorded_at,
-                record.call_id,
-                self._encode(record.event),
-            )
-            for record in self._records
-        ]
+        if self._prepared is None:
+            encode = self._encode
+            self._prepared = [
+                PreparedEvent(event_id, event.type, SCHEMA_VERSION, moment, call_id, encode(event))
+                for event, event_id, moment, call_id, _ in self._records
+            ]
+        return self._prepared
 
     def after(self, record: Record) -> Append:
         """The same with a record before it."""

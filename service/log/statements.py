@@ -28,7 +28,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.sql.expression import ClauseElement
 
-from .column_types import UtcDateTime
+from .column_types import HostText, UtcDateTime, stored_text
 from .tables import content_keys, event_contents, events, log_keys, provider_calls, sessions
 
 _NAMED = re.compile(r"%\((\w+)\)s")
@@ -226,6 +226,8 @@ def _processor(kind: Any, dialect: Dialect) -> Callable[[Any], Any] | None:
     if isinstance(kind, LargeBinary):
         # Both drivers take bytes as they are.
         return None
+    if isinstance(kind, HostText):
+        return stored_text
     found: Callable[[Any], Any] | None = kind.dialect_impl(dialect).bind_processor(dialect)
     if found is not None and isinstance(kind, UtcDateTime):
         # Events of one append have one moment, and SQLite wants it as text.

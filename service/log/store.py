@@ -327,6 +327,17 @@ class EventLog:
             elif not found:
                 time.sleep(min(poll_seconds, 0.01))
 
+    def read_position(self, position: int) -> StoredEvent:
+        """The event with a position.
+
+        Raises:
+            UnknownEvent: there is none.
+        """
+        rows = self._rows(select(events).where(events.c.position == position))
+        if not rows:
+            raise UnknownEvent(f"the log has no event at position {position}")
+        return StoredEvent.make(rows[0])
+
     def last_position(self) -> int:
         """The position of the newest event; 0 in an empty log."""
         rows = self._rows(select(events.c.position).order_by(events.c.position.desc()).limit(1))

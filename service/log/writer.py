@@ -103,12 +103,11 @@ class Writer:
             InvalidEvent: the database refuses an event.
             LogUnavailable: nothing can be made durable, and audit is required; or the log is closed.
         """
+        if self._durability is Durability.SYNC and self._is_quiet:
+            return self._commit_now(append)
         with self._lock:
-            if (
-                self._accepted.get(append.session_id) == append.expected
-                and self._is_quiet
-                and not append.urgent
-            ):
+            known = self._accepted.get(append.session_id) == append.expected and not append.urgent
+            if known and self._is_quiet and self._durability is Durability.GROUP:
                 return self._enqueue(append)
             if self._closed:
                 raise LogUnavailable(f"the log {self._name} was closed; open it again")
@@ -116,8 +115,7 @@ class Writer:
             if failed is not None:
                 raise failed
             append = self._with_gap(append)
-            known = self._accepted.get(append.session_id) == append.expected
-            if self._durability is not Durability.SYNC and known and not append.urgent:
+            if known and self._durability is not Durability.SYNC:
                 taken = self._take(append)
                 if taken is not None:
                     return taken
@@ -221,11 +219,9 @@ class Writer:
 
     @property
     def _is_quiet(self) -> bool:
-        """Whether there is nothing to do at an append but to queue it."""
-        return (
-            self._durability is Durability.GROUP
-            and self._queued_events < QUEUED_EVENTS
-            and not (self._away or self._failed or self._dropped or self._closed)
+        """Whether there is nothing to be thought of at an append."""
+        return self._queued_events < QUEUED_EVENTS and not (
+            self._away or self._failed or self._dropped or self._closed
         )
 
     def _enqueue(self, append: Append) -> int:
@@ -237,9 +233,7 @@ class Writer:
         return last
 
     def _append_now(self, append: Append) -> int:
-        session_id = append.session_id
-        # What cannot be stored is told before anything waits.
-        _ = append.prepared
+        """Commit an append after what was taken before it."""
         with self._changed:
             self._wait_for_commits()
             if self._away is not None and time.monotonic() >= self._next_attempt:
@@ -247,44 +241,49 @@ class Writer:
                 self._changed.wait_for(
                     lambda: self._away is None or self._next_attempt > time.monotonic(), 1.0
                 )
-            away = self._away
-            if away is not None and self._audit is Audit.REQUIRED and self._nothing_waits():
-                # Nothing has to go first, and the answer decides whether there is a provider call.
-                away = None
-        if away is None:
-            try:
-                (result,) = self._commit([append])
-            except LogUnavailable as error:
-                away = error
-                with self._changed:
-                    self._lose(error)
-            else:
-                if isinstance(result, SessionConflict):
-                    with self._changed:
-                        self._accepted.pop(session_id, None)
-                    raise result
-                with self._changed:
-                    self._accept(append)
-                    self._accepted[session_id] = result
-                    if self._nothing_waits():
-                        self._away = None
-                return result
+            # With nothing that has to go first, the answer decides whether there is a provider call.
+            decides = self._audit is Audit.REQUIRED and self._nothing_waits()
+            if self._away is not None and not decides:
+                return self._keep(append, self._away)
+        return self._commit_now(append)
+
+    def _commit_now(self, append: Append) -> int:
+        # What cannot be stored is told, and is no fault of the database's.
+        _ = append.prepared
+        try:
+            (result,) = self._commit([append])
+        except LogUnavailable as error:
+            with self._changed:
+                self._lose(error)
+                return self._keep(append, error)
+        if isinstance(result, SessionConflict):
+            with self._changed:
+                self._accepted.pop(append.session_id, None)
+            raise result
         with self._changed:
-            if self._write_to_spool(append):
-                self._wake()
-                return self._accept(append)
-            if self._audit is Audit.REQUIRED:
-                raise away
-            events, _ = self._dropped.get(session_id, (0, ""))
-            self._dropped[session_id] = (events + _told_events(append), str(away))
-            _told.error(
-                "log.events.dropped",
-                log=self._name,
-                session=session_id,
-                events=len(append),
-                reason=str(away),
-            )
-            return append.expected
+            self._accepted[append.session_id] = result
+            self._dropped.pop(append.session_id, None)
+            if self._away is not None and self._nothing_waits():
+                self._away = None
+        return result
+
+    def _keep(self, append: Append, away: LogUnavailable) -> int:
+        """Take an append that the database does not take. The lock is held."""
+        if self._write_to_spool(append):
+            self._wake()
+            return self._accept(append)
+        if self._audit is Audit.REQUIRED:
+            raise away
+        events, _ = self._dropped.get(append.session_id, (0, ""))
+        self._dropped[append.session_id] = (events + _told_events(append), str(away))
+        _told.error(
+            "log.events.dropped",
+            log=self._name,
+            session=append.session_id,
+            events=len(append),
+            reason=str(away),
+        )
+        return append.expected
 
     def _accept(self, append: Append) -> int:
         self._accepted[append.session_id] = append.last
