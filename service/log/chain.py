@@ -73,45 +73,16 @@ def hash_columns(
     key_id: str | None,
     previous: bytes,
 ) -> bytes:
-    """The hash of a record with these columns; 32 bytes."""
-    return sha256(
-        canonical_record(
-            session_id,
-            sequence,
-            event_id,
-            event_type,
-            schema_version,
-            recorded_at,
-            call_id,
-            payload,
-            content_hash,
-            key_id,
-            previous,
-        )
-    ).digest()
-
-
-def canonical_record(
-    session_id: str,
-    sequence: int,
-    event_id: str,
-    event_type: str,
-    schema_version: int,
-    recorded_at: datetime,
-    call_id: str | None,
-    payload: str,
-    content_hash: bytes | None,
-    key_id: str | None,
-    previous: bytes,
-) -> bytes:
-    """The canonical JSON of a record, as UTF-8. Texts are those in the table, escapes included."""
+    """SHA-256 of the canonical JSON, in UTF-8, of a record with these columns, as the table has them."""
     # Keys in order, only texts and whole numbers: what a general encoder would print, in a tenth of its time.
-    return (
+    text = (
         f'{{"call_id":{_known_text(call_id)},"content_hash":{_hex(content_hash)},"event_id":{_text(event_id)},'
-        f'"key_id":{_known_text(key_id)},"payload":{encode_basestring(payload)},"previous_hash":"{previous.hex()}",'
-        f'"recorded_at":"{moment_text(recorded_at)}","schema_version":{schema_version},"sequence":{sequence},'
-        f'"session_id":{_known_text(session_id)},"type":{_known_text(event_type)}}}'
-    ).encode()
+        f'"key_id":{_known_text(key_id)},"payload":{encode_basestring(payload)},'
+        f'"previous_hash":"{previous.hex()}","recorded_at":"{moment_text(recorded_at)}",'
+        f'"schema_version":{schema_version},"sequence":{sequence},"session_id":{_known_text(session_id)},'
+        f'"type":{_known_text(event_type)}}}'
+    )
+    return sha256(text.encode()).digest()
 
 
 @lru_cache(maxsize=64)

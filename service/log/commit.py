@@ -6,6 +6,7 @@ import threading
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 from sqlalchemy import Engine
@@ -18,7 +19,7 @@ from .partitions import Partitions
 from .prepared import Append
 from .read_models import NewEvent, SessionModel, earlier_calls
 from .records import StoredCall, StoredSession, period_of
-from .statements import Statements, WriteConnections
+from .statements import CHANGING_SESSION_COLUMNS, Statements, WriteConnections
 
 REMEMBERED_SESSIONS = 10_000
 
@@ -33,7 +34,7 @@ class _Live:
 
     stored: StoredSession | None
     model: SessionModel
-    present: dict[str, StoredCall] = field(default_factory=dict)
+    present: dict[str, StoredCall]
 
 
 @dataclass(slots=True)
@@ -140,10 +141,10 @@ class Committer:
         known = self._remembered.get(session_id) if remember else None
         if known is not None:
             stored, calls = known
-            return _Live(stored, SessionModel(stored, dict(calls)), dict(calls))
+            return _Live(stored, SessionModel(stored, calls.copy()), calls)
         rows = self._statements.select_session.rows(cursor, {"key": session_id})
         found = StoredSession(*rows[0]) if rows else None
-        return _Live(found, SessionModel(found))
+        return _Live(found, SessionModel(found), {})
 
     def _fold(self, cursor: Any, append: Append, batch: _Batch, *, remember: bool) -> None:
         live = batch.live[append.session_id]
@@ -154,9 +155,7 @@ class Committer:
                 raise _Stale
             batch.results.append(self._repeated(cursor, append, at))
             return
-        for call_id in earlier_calls(
-            (e, p.call_id) for e, p in zip(append.events, append.prepared, strict=True)
-        ):
+        for call_id in earlier_calls(append.events, append.prepared):
             if call_id not in model.calls:
                 for row in self._statements.select_call.rows(cursor, {"key": call_id}):
                     model.calls[call_id] = live.present[call_id] = StoredCall(*row)
@@ -218,15 +217,16 @@ class Committer:
             session = live.model.session
             if session is None or session is live.stored:
                 continue
-            values = session._asdict()
             if live.stored is None:
-                self._statements.insert_session.run(cursor, values)
+                self._statements.insert_session.run(cursor, session._asdict())
                 continue
-            values["key"], values["before"] = session_id, live.stored.last_sequence
-            if self._statements.update_session.run(cursor, values).rowcount != 1:
+            changed = self._statements.update_session.run_row(
+                cursor, (*_CHANGING(session), session_id, live.stored.last_sequence)
+            )
+            if changed.rowcount != 1:
                 raise _Stale
             if session.host != live.stored.host:
-                self._statements.update_host.run(cursor, values)
+                self._statements.update_host.run(cursor, {"key": session_id, "host": session.host})
 
     def _write_calls(self, cursor: Any, batch: _Batch) -> None:
         added = []
@@ -269,8 +269,10 @@ class Committer:
         for session_id, live in batch.live.items():
             if live.model.session is not None:
                 # A response belongs to the newest call: of the others nothing more is to come.
-                newest = list(live.model.calls.items())[-1:]
-                self._remembered[session_id] = (live.model.session, dict(newest))
+                calls = live.model.calls
+                newest = dict([next(reversed(calls.items()))]) if calls else calls
+                self._remembered[session_id] = (live.model.session, newest)
 
 
 _RECORDED_AT = 5
+_CHANGING = attrgetter(*CHANGING_SESSION_COLUMNS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from context_paging.domain.events import (
     ContextAborted,
@@ -34,11 +34,19 @@ class NewEvent(NamedTuple):
     hash: bytes | None
 
 
-def earlier_calls(events: Iterable[tuple[Event, str | None]]) -> set[str]:
+class OfCall(Protocol):
+    """Whatever belongs to a provider call, or to none."""
+
+    @property
+    def call_id(self) -> str | None: ...
+
+
+def earlier_calls(events: Iterable[Event], rows: Iterable[OfCall]) -> set[str]:
     """Ids of the calls that events decide or answer, and that began before these events."""
     begun: set[str] = set()
     earlier: set[str] = set()
-    for event, call_id in events:
+    for event, row in zip(events, rows, strict=True):
+        call_id = row.call_id
         if call_id is None or call_id in begun:
             continue
         if isinstance(event, ContextRequested | ContextBypassed):

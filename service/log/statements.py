@@ -59,6 +59,10 @@ class Statement:
         row = [values[name] for name in self.names]
         return cursor.execute(self.text, self.bound(row))
 
+    def run_row(self, cursor: Any, row: Sequence[Any]) -> Any:
+        """Run it for values in the order of `names`; the cursor."""
+        return cursor.execute(self.text, self.bound(row))
+
     def rows(self, cursor: Any, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         """Run a query; its rows, as SQLAlchemy would return them."""
         self.run(cursor, values)
@@ -94,6 +98,18 @@ class Statement:
         return _VALUES.sub(lambda match: ", ".join([match[0]] * rows), self.text)
 
 
+CHANGING_SESSION_COLUMNS = (
+    "last_at",
+    "last_sequence",
+    "events",
+    "calls",
+    "aborted_calls",
+    "cuts",
+    "model",
+    "last_hash",
+)
+"""What an append changes in a session's row, in the order of `update_session`: none is in an index."""
+
 # Columns that are in no index: a response changes only these.
 _UNANSWERED = {column.name for column in provider_calls.c} - {"response_tokens", "last_sequence"}
 
@@ -120,7 +136,7 @@ class Statements:
                 sessions.c.session_id == session_key,
                 sessions.c.last_sequence == bindparam("before", type_=BigInteger()),
             )
-            .values(_columns(sessions.c, {"session_id", "label", "started_at", "host"}))
+            .values(_columns(sessions.c, {c.name for c in sessions.c} - set(CHANGING_SESSION_COLUMNS)))
         )
         self.update_host = made(
             update(sessions)
