@@ -93,9 +93,10 @@ def explain(log: EventLog, call: StoredCall) -> Postmortem:
     Raises:
         InvalidEvent: a stored event of the call cannot be read.
     """
-    during = tuple(log.events(call.session_id, call_id=call.call_id))
-    first = during[0].sequence
-    before = tuple(log.events(call.session_id, max(0, first - 1 - EVENTS_BEFORE), first - 1))
+    first = call.first_sequence
+    found = list(log.events(call.session_id, max(0, first - 1 - EVENTS_BEFORE), call.last_sequence))
+    before = tuple(stored for stored in found if stored.sequence < first)
+    during = tuple(stored for stored in found if stored.call_id == call.call_id)
     events: list[Event] = [stored.event for stored in during]
     outcome = next(e for e in events if isinstance(e, ContextSelected | ContextAborted | ContextBypassed))
     return Postmortem(

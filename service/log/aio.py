@@ -17,8 +17,9 @@ from typing import Any, ParamSpec, Self, TypeVar
 from . import queries
 from .options import LogOptions
 from .queries import CallQuery, Page, SessionQuery
+from .reader import POLL_SECONDS, READ_AT_ONCE
 from .records import Record, StoredCall, StoredEvent, StoredSession
-from .store import POLL_SECONDS, READ_AT_ONCE, EventLog
+from .store import EventLog
 from .tail import TailPlace
 from .verify import Verified
 

@@ -42,18 +42,16 @@ class OfCall(Protocol):
 
 
 def earlier_calls(events: Iterable[Event], rows: Iterable[OfCall]) -> set[str]:
-    """Ids of the calls that events decide or answer, and that began before these events."""
+    """Ids of the calls that events belong to, and that began before these events."""
     begun: set[str] = set()
-    earlier: set[str] = set()
+    named: set[str] = set()
     for event, row in zip(events, rows, strict=True):
         call_id = row.call_id
-        if call_id is None or call_id in begun:
-            continue
-        if isinstance(event, ContextRequested | ContextBypassed):
-            begun.add(call_id)
-        else:
-            earlier.add(call_id)
-    return earlier
+        if call_id is not None:
+            named.add(call_id)
+            if isinstance(event, ContextRequested | ContextBypassed):
+                begun.add(call_id)
+    return named - begun
 
 
 @dataclass(slots=True)
@@ -64,11 +62,13 @@ class SessionModel:
         session: ``None`` before the first event.
         calls: calls that events changed, or that may be changed, by id.
         changed: ids of the calls that changed.
+        leading: sequences of the first events of calls that have not begun.
     """
 
     session: StoredSession | None = None
     calls: dict[str, StoredCall] = field(default_factory=dict)
     changed: set[str] = field(default_factory=set)
+    leading: dict[str, int] = field(default_factory=dict)
 
     def fold(self, session_id: str, label: str | None, events: Sequence[NewEvent]) -> None:
         """Take in events, in order."""
@@ -97,10 +97,14 @@ class SessionModel:
         if isinstance(event, ContextRequested | ContextBypassed) and call_id is not None:
             session = session._replace(calls=session.calls + 1)
             window = event.context_window if isinstance(event, ContextRequested) else None
-            self._set(_new_call(session, new, call_id)._replace(context_window=window))
+            first = self.leading.pop(call_id, new.sequence)
+            begun = _new_call(session, new, call_id)
+            self._set(begun._replace(context_window=window, first_sequence=first))
             return session
         call = self.calls.get(call_id or "")
         if call is None:
+            # What led to a request comes before it.
+            self.leading.setdefault(call_id or "", new.sequence)
             return session
         call = call._replace(last_sequence=new.sequence)
         match event:
@@ -141,6 +145,7 @@ def _new_call(session: StoredSession, new: NewEvent, call_id: str) -> StoredCall
         evicted_units=0,
         advanced=False,
         response_tokens=None,
+        first_sequence=new.sequence,
         last_sequence=new.sequence,
         host=session.host,
         model=session.model,

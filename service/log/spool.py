@@ -111,10 +111,10 @@ class SpoolFile:
             self.path.unlink(missing_ok=True)
         os.close(self._file)
 
-    def frames(self, encode: Encode) -> Iterator[Append | Damage]:
-        """The appends in it, in the order they were written."""
+    def frames(self, encode: Encode, offset: int = 0) -> Iterator[tuple[int, Append | Damage]]:
+        """The appends in it from an offset on, in the order they were written, and the offset behind each."""
         with self.path.open("rb") as file:
-            yield from read_frames(self.path, file, encode)
+            yield from read_frames(self.path, file, encode, offset)
 
     def let_go(self) -> None:
         """Close the file in a forked child, which does not own it."""
@@ -130,7 +130,8 @@ class AbandonedFile:
 
     def frames(self, encode: Encode) -> Iterator[Append | Damage]:
         """The appends in it, in the order they were written, and where it is damaged."""
-        yield from read_frames(self.path, self._file, encode)
+        for _, frame in read_frames(self.path, self._file, encode):
+            yield frame
 
     def remove(self) -> None:
         """The database has everything in it."""
@@ -182,10 +183,15 @@ def abandoned(folder: Path, log_id: str) -> Iterator[AbandonedFile]:
         yield AbandonedFile(path, file)
 
 
-def read_frames(path: Path, file: BinaryIO, encode: Encode) -> Iterator[Append | Damage]:
-    """The frames of a spool file after its title; ``encode`` writes their events for the database."""
+def read_frames(
+    path: Path, file: BinaryIO, encode: Encode, offset: int = 0
+) -> Iterator[tuple[int, Append | Damage]]:
+    """The frames of a spool file, after its title or from an offset on, and the offset behind each.
+
+    ``encode`` writes their events for the database.
+    """
     with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        offset = content.find(b"\n") + 1
+        offset = offset or content.find(b"\n") + 1
         while offset < len(content):
             head = content[offset : offset + _HEAD.size]
             if len(head) == _HEAD.size:
@@ -193,16 +199,15 @@ def read_frames(path: Path, file: BinaryIO, encode: Encode) -> Iterator[Append |
                 end = offset + _HEAD.size + length
                 body = content[offset + _HEAD.size : end]
                 if mark == _MARK and len(body) == length and zlib.crc32(body) == checksum:
-                    yield _append_of(body, encode) or Damage(path, offset)
+                    yield end, _append_of(body, encode) or Damage(path, offset)
                     offset = end
                     continue
             following = content.find(_MARK, offset + 1)
             if following < 0 and _MARK.startswith(head[: len(_MARK)]):
                 return
-            yield Damage(path, offset)
-            if following < 0:
-                return
-            offset = following
+            end = len(content) if following < 0 else following
+            yield end, Damage(path, offset)
+            offset = end
 
 
 def _append_of(body: bytes, encode: Encode) -> Append | None:

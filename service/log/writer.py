@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import atexit
-import os
-import signal
-import sys
 import threading
 import time
-import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,13 +15,15 @@ from context_paging.domain.errors import ContextPagingError, InvalidEvent
 from context_paging.domain.events import AuditInterrupted
 
 from ..telemetry import logger
+from . import process
+from .backlog import Backlog
 from .commit import Committer
 from .database_errors import telling_errors
 from .errors import LogUnavailable, SessionConflict
 from .options import Audit, Durability
 from .prepared import Append, Encode
 from .records import Record
-from .spool import REJECTED_SUFFIX, AbandonedFile, Damage, SpoolFile, abandoned
+from .spool import AbandonedFile, Damage, abandoned
 
 QUEUED_EVENTS = 10_000
 """How many events may wait in memory before appends wait for the database."""
@@ -42,7 +39,6 @@ RETRY_SECONDS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 """Pauses between attempts to reach a database that is away; the last one repeats."""
 
 _told = logger("log")
-_open_writers: weakref.WeakSet[Writer] = weakref.WeakSet()
 
 
 class Writer:
@@ -83,9 +79,8 @@ class Writer:
         self._queued_events = 0
         self._committing = False
         self._hurry = 0
-        self._spool: SpoolFile | None = None
+        self._backlog = Backlog(self._name, self._folder, self._log_id)
         self._drained = 0
-        self._rejected: SpoolFile | None = None
         self._away: LogUnavailable | None = None
         self._attempts = 0
         self._next_attempt = 0.0
@@ -192,19 +187,14 @@ class Writer:
             _told.error(
                 "log.events.dropped", log=self._name, events=self._queued_events, reason=str(self._away)
             )
-        for file in (self._spool, self._rejected):
-            if file is not None:
-                file.close()
-        self._spool = self._rejected = None
+        self._backlog.close()
         if self._committer is not None:
             self._committer.close()
-        _open_writers.discard(self)
+        process.forget(self)
 
     def after_fork(self) -> None:
         """In a child: the files, the thread and what is not committed belong to the parent."""
-        for file in (self._spool, self._rejected):
-            if file is not None:
-                file.let_go()
+        self._backlog.let_go()
         self._committer = None
         self._begin()
 
@@ -298,13 +288,17 @@ class Writer:
         return append.after(Record(interrupted, uuid4().hex, append.prepared[0].recorded_at))
 
     def _nothing_waits(self) -> bool:
-        return not self._queue and (self._spool is None or self._spool.empty)
+        return not self._queue and self._backlog.empty
+
+    @property
+    def _syncs(self) -> bool:
+        # Beside a database that takes everything, the file only has to outlive the process.
+        return self._durability is not Durability.SPOOL or self._away is not None
 
     def _has_room(self) -> bool:
         if self._away is not None:
             return True
-        small = self._spool is None or self._spool.size < SPOOLED_BYTES
-        return self._queued_events < QUEUED_EVENTS and small
+        return self._queued_events < QUEUED_EVENTS and self._backlog.size < SPOOLED_BYTES
 
     def _wait_for_commits(self) -> None:
         self._hurry += 1
@@ -316,31 +310,18 @@ class Writer:
         # What waits in memory is older.
         if self._away is not None and not self._spool_queue():
             return False
-        return self._spool_one(append)
+        return self._backlog.write(append, sync=self._syncs)
 
     def _spool_queue(self) -> bool:
         while self._queue:
             try:
-                if not self._spool_one(self._queue[0]):
+                if not self._backlog.write(self._queue[0], sync=self._syncs):
                     break
             except InvalidEvent as error:
                 self._reject(self._queue[0], error)
             self._queue.popleft()
         self._queued_events = sum(map(len, self._queue))
         return not self._queue
-
-    def _spool_one(self, append: Append) -> bool:
-        if self._folder is None:
-            return False
-        try:
-            if self._spool is None:
-                self._spool = SpoolFile.make(self._folder, self._log_id)
-            # Beside a database that takes everything, the file only has to outlive the process.
-            self._spool.write(append, sync=self._durability is not Durability.SPOOL or self._away is not None)
-        except OSError as error:
-            _told.error("log.spool.failed", log=self._name, folder=str(self._folder), reason=str(error))
-            return False
-        return True
 
     def _commit(self, appends: Sequence[Append]) -> list[int | SessionConflict]:
         with telling_errors(self._name):
@@ -369,14 +350,7 @@ class Writer:
 
     def _reject(self, append: Append, error: ContextPagingError) -> None:
         _told.error("log.append.rejected", log=self._name, session=append.session_id, reason=str(error))
-        if self._folder is not None:
-            try:
-                if self._rejected is None:
-                    name = f"{os.getpid()}-{uuid4().hex[:12]}{REJECTED_SUFFIX}"
-                    self._rejected = SpoolFile(self._folder / name, self._log_id)
-                self._rejected.write(append, sync=True)
-            except (OSError, InvalidEvent) as failure:
-                _told.error("log.spool.failed", log=self._name, folder=str(self._folder), reason=str(failure))
+        self._backlog.reject(append)
         with self._changed:
             self._failed[append.session_id] = error
             self._accepted.pop(append.session_id, None)
@@ -392,9 +366,7 @@ class Writer:
                 return
             self._thread = threading.Thread(target=self._run, name="context-paging log", daemon=True)
             self._thread.start()
-            _open_writers.add(self)
-            if self._sigterm:
-                _end_on_sigterm()
+            process.watch(self, sigterm=self._sigterm)
         self._work.notify()
 
     def _lose(self, error: LogUnavailable, batch: Sequence[Append] = ()) -> None:
@@ -473,8 +445,8 @@ class Writer:
         return batch
 
     def _clear_spool(self) -> None:
-        if self._spool is not None and self._away is None and not self._queue and not self._spool.empty:
-            self._spool.clear()
+        if self._away is None and not self._queue and not self._backlog.empty:
+            self._backlog.clear()
             self._drained = 0
 
     def _drain_own(self) -> None:
@@ -482,24 +454,32 @@ class Writer:
         with self._changed:
             if self._committer is not None:
                 self._committer.forget()
-            spool = None if self._spool is None or self._spool.empty else self._spool
-        if spool is None:
+        if self._backlog.empty:
+            # Asks whether the database is there.
             self._commit([])
-        while spool is not None:
-            appends = [frame for frame in spool.frames(self._encode) if isinstance(frame, Append)]
-            some = appends[self._drained :]
-            for first in range(0, len(some), GROUP_EVENTS):
-                group = some[first : first + GROUP_EVENTS]
-                self._settle_batch(group, self._commit(group))
-                self._drained += len(group)
-            with self._changed:
-                if self._drained >= sum(isinstance(frame, Append) for frame in spool.frames(self._encode)):
+        while not self._all_drained():
+            group: list[Append] = []
+            # If nothing more can be read, nothing more is there.
+            behind = self._backlog.size
+            for end, frame in self._backlog.frames(self._encode, self._drained):
+                behind = end
+                if isinstance(frame, Append):
+                    group.append(frame)
+                if len(group) == GROUP_EVENTS:
                     break
+            self._settle_batch(group, self._commit(group))
+            self._drained = behind
+        _told.info("log.database.back", log=self._name)
+
+    def _all_drained(self) -> bool:
         with self._changed:
+            if not self._backlog.empty and self._drained < self._backlog.size:
+                return False
+            # Nobody can add to the spool between the look and this.
             self._away = None
             self._clear_spool()
             self._changed.notify_all()
-        _told.info("log.database.back", log=self._name)
+            return True
 
     def _drain_file(self, file: AbandonedFile) -> int:
         damage = 0
@@ -527,26 +507,3 @@ class Writer:
 def _told_events(append: Append) -> int:
     # A gap that could not be written either is counted by the next one.
     return sum(event_type != "audit-interrupted" for event_type in append.types)
-
-
-def _close_all() -> None:
-    for writer in list(_open_writers):
-        writer.close()
-
-
-def _end_on_sigterm() -> None:
-    if (
-        threading.current_thread() is threading.main_thread()
-        and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-    ):
-        # Ends the main thread as any exit does, so that what runs at exit commits what is queued.
-        signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-
-
-def _after_fork() -> None:
-    for writer in list(_open_writers):
-        writer.after_fork()
-
-
-atexit.register(_close_all)
-os.register_at_fork(after_in_child=_after_fork)

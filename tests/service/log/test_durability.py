@@ -377,8 +377,8 @@ def test_spool_files_of_other_logs_and_of_live_writers_are_left_alone(tmp_path: 
                 assert other.sessions() == []
             with EventLog.open(str(tmp_path / "a.db"), options) as same:
                 assert texts(same) == ["0"]
-            assert live._spool is not None
-            assert live._spool.path.exists()
+            assert live._backlog._spool is not None
+            assert live._backlog._spool.path.exists()
         log.flush()
         assert texts(log) == ["0", "1"]
 
@@ -591,7 +591,7 @@ def test_small_sessions_fit_the_read_models_whatever_the_durability(location: st
         log.rebuild()
 
         assert (log.sessions(), log.calls()) == (sessions, calls)
-        assert [call.last_sequence for call in calls] == [5, 7, 9]
+        assert [(call.first_sequence, call.last_sequence) for call in calls] == [(3, 5), (6, 7), (8, 9)]
         assert {(call.host, call.model) for call in calls} == {("tests", "m-1")}
 
 

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import delete
 
 from context_paging.domain.errors import SelectionErrorCode
-from context_paging.domain.events import ContextAborted, ModelSelected, Rule
+from context_paging.domain.events import BranchRefreshed, ContextAborted, ModelSelected, Rule
 from context_paging.service.log import (
     EventLog,
     LogOptions,
@@ -44,6 +44,20 @@ def test_events_can_be_read_from_a_sequence_to_another_or_for_a_call(log: EventL
     assert [event.sequence for event in log.events("s", 3, 6)] == [4, 5, 6]
     assert [event.sequence for event in log.events("s", call_id="s-call-1")] == [3, 4, 5]
     assert list(log.events("another")) == []
+
+
+def test_what_led_to_a_request_is_part_of_its_call(location: str, log: EventLog) -> None:
+    refreshed = BranchRefreshed(kept=0)
+    log.append("s", 0, records(started(), (refreshed, "c"), (requested(), "c"), (selected(), "c")))
+    log.append("s", 4, records((ended(), "c"), started(), first=5))
+    with EventLog.open(location) as other:
+        other.append("s", 6, records((refreshed, "c"), first=7))
+
+    call = log.call("c")
+    assert (call.first_sequence, call.sequence, call.last_sequence) == (2, 3, 7)
+    assert [event.sequence for event in log.events("s", call_id="c")] == [2, 3, 4, 5, 7]
+    log.rebuild()
+    assert log.call("c") == call
 
 
 def test_long_sessions_are_read_whole(log: EventLog) -> None:
