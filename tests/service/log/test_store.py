@@ -50,6 +50,7 @@ def test_what_led_to_a_request_is_part_of_its_call(location: str, log: EventLog)
     refreshed = BranchRefreshed(kept=0)
     log.append("s", 0, records(started(), (refreshed, "c"), (requested(), "c"), (selected(), "c")))
     log.append("s", 4, records((ended(), "c"), started(), first=5))
+    log.flush()
     with EventLog.open(location) as other:
         other.append("s", 6, records((refreshed, "c"), first=7))
 

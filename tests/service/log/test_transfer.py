@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import shutil
 import sqlite3
 import threading
@@ -335,3 +336,14 @@ def test_a_log_grows_with_its_session_and_not_faster(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "4000.db")) as connection:
         (most,) = connection.execute("SELECT max(length(payload)) FROM events").fetchone()
     assert most < 100_000
+
+
+def test_the_documented_questions_have_answers(filled: EventLog, tmp_path: Path) -> None:
+    export(filled, tmp_path / "folder", ExportFormat.PARQUET)
+    guide = (Path(__file__).parents[3] / "ops" / "log.md").read_text()
+    found = re.findall(r"```sql\n(.*?)```", guide, re.DOTALL)
+
+    for question in found:
+        rows = duckdb.connect().execute(question.replace("'folder/", f"'{tmp_path}/folder/")).fetchall()
+        assert rows, question
+    assert len(found) == 3
