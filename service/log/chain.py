@@ -88,7 +88,7 @@ def hash_columns(
 @lru_cache(maxsize=64)
 def moment_text(moment: datetime) -> str:
     """A moment as ISO 8601 in UTC with microseconds."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
 def _text(value: str | None) -> str:

@@ -9,6 +9,7 @@ from uuid import uuid4
 
 from context_paging.domain.errors import InvalidEvent
 
+from .commit import REMEMBERED_SESSIONS
 from .errors import InvalidKey, LogUnavailable
 from .keys import LogKey
 from .prepared import ContentKey
@@ -59,6 +60,8 @@ class ContentCipher:
             secret, key_id = secrets.token_bytes(32), uuid4().hex
             nonce = secrets.token_bytes(NONCE_BYTES)
             wrapped = nonce + self._wrapping.encrypt(nonce, secret, _bound(session_id, key_id))
+            if len(self._keys) >= REMEMBERED_SESSIONS:
+                self._keys.clear()
             known = self._keys[session_id] = ContentKey(key_id, wrapped), self._cipher(secret)
         return known
 

@@ -17,6 +17,7 @@ import secrets
 import struct
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Self
@@ -148,6 +149,28 @@ class AbandonedFile:
     def close(self) -> None:
         """Leave it for later."""
         self._file.close()
+
+
+@contextmanager
+def draining(folder: Path) -> Iterator[None]:
+    """Wait for others that drain files of a folder, and let others wait: who opens a log finds all of it
+    there.
+
+    Raises:
+        LogUnavailable: the folder cannot be used.
+    """
+    lock = None
+    try:
+        if any(folder.glob(f"*{SUFFIX}")):
+            lock = os.open(folder / ".draining", os.O_RDWR | os.O_CREAT, 0o600)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+    except OSError as error:
+        raise LogUnavailable(f"the spool {folder} cannot be used: {error.strerror}") from error
+    try:
+        yield
+    finally:
+        if lock is not None:
+            os.close(lock)
 
 
 def abandoned(folder: Path, log_id: str) -> Iterator[AbandonedFile]:

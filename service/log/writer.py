@@ -17,13 +17,13 @@ from context_paging.domain.events import AuditInterrupted
 from ..telemetry import logger
 from . import process
 from .backlog import Backlog
-from .commit import Committer
+from .commit import REMEMBERED_SESSIONS, Committer
 from .database_errors import telling_errors
 from .errors import LogUnavailable, SessionConflict
 from .options import Audit, Durability
 from .prepared import Append, Encode
 from .records import Record
-from .spool import AbandonedFile, Damage, abandoned
+from .spool import AbandonedFile, Damage, abandoned, draining
 
 QUEUED_EVENTS = 10_000
 """How many events may wait in memory before appends wait for the database."""
@@ -39,6 +39,7 @@ RETRY_SECONDS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 """Pauses between attempts to reach a database that is away; the last one repeats."""
 
 _told = logger("log")
+_inherited: list[Committer] = []
 
 
 class Writer:
@@ -69,6 +70,7 @@ class Writer:
         self._sigterm = sigterm
         self._committer: Committer | None = None
         self._begin()
+        process.watch(self, sigterm=False)
 
     def _begin(self) -> None:
         self._lock = threading.RLock()
@@ -155,7 +157,11 @@ class Writer:
         """Bring what writers that have ended left in the spool to the database."""
         if self._folder is None:
             return
-        for file in abandoned(self._folder, self._log_id):
+        with draining(self._folder):
+            self._recover(self._folder)
+
+    def _recover(self, folder: Path) -> None:
+        for file in abandoned(folder, self._log_id):
             try:
                 damage = self._drain_file(file)
             except LogUnavailable as error:
@@ -195,6 +201,9 @@ class Writer:
     def after_fork(self) -> None:
         """In a child: the files, the thread and what is not committed belong to the parent."""
         self._backlog.let_go()
+        if self._committer is not None:
+            # Its connection is the parent's, and must not even be closed here.
+            _inherited.append(self._committer)
         self._committer = None
         self._begin()
 
@@ -251,6 +260,8 @@ class Writer:
                 self._accepted.pop(append.session_id, None)
             raise result
         with self._changed:
+            if len(self._accepted) >= REMEMBERED_SESSIONS:
+                self._accepted.clear()
             self._accepted[append.session_id] = result
             self._dropped.pop(append.session_id, None)
             if self._away is not None and self._nothing_waits():

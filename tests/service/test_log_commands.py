@@ -101,7 +101,12 @@ def test_the_tail_is_printed_and_followed(filled: Shell) -> None:
     assert [line.split()[0] for line in lines] == ["25", "26", "27"]
     assert len(filled("tail", "--after", 20, "--json", *LOG).stdout.splitlines()) == 7
 
-    command = [sys.executable, "-c", "from context_paging.service.cli import main; main()"]
+    # What runs in the background may have been told to ignore interruptions.
+    script = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "from context_paging.service.cli import main; main()"
+    )
+    command = [sys.executable, "-c", script]
     follower = subprocess.Popen(
         [*command, "tail", "--follow", "--last", "1", *LOG],
         cwd=filled.home,

@@ -102,6 +102,14 @@ def test_a_hash_covers_every_column(change: dict[str, Any]) -> None:
     assert record_hash(RECORD, sha256(b"").digest()) != record_hash(RECORD, GENESIS)
 
 
+@pytest.mark.parametrize("year", [1, 999, 1970, 9999])
+def test_a_moment_is_written_with_all_its_digits_and_reads_back(year: int) -> None:
+    moment = datetime(year, 7, 1, tzinfo=UTC)
+
+    assert moment_text(moment) == f"{year:04}-07-01T00:00:00.000000Z"
+    assert datetime.fromisoformat(moment_text(moment)) == moment
+
+
 def test_a_hash_does_not_depend_on_the_zone_a_moment_is_told_in() -> None:
     elsewhere = RECORD.recorded_at.astimezone(timezone(timedelta(hours=5, minutes=30)))
 

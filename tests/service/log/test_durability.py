@@ -338,6 +338,32 @@ def test_of_many_that_open_the_log_one_drains_the_spool(tmp_path: Path) -> None:
     assert list((tmp_path / "log.db.spool").glob("*.rejected")) == []
 
 
+def test_who_opens_the_log_while_another_drains_its_spool_finds_everything(tmp_path: Path) -> None:
+    path = str(tmp_path / "log.db")
+    _abandoned(path, 3_000)
+    scripts = [
+        run(
+            "import sys\n"
+            "from context_paging.service.log import EventLog\n"
+            "from tests.service.log.test_durability import status\n"
+            "with EventLog.open(sys.argv[1]) as log:\n"
+            "    last = log.last_sequence('s')\n"
+            "    assert last >= 3_001, last\n"
+            "    log.append(sys.argv[2], 0, [status(0, sys.argv[2])])\n",
+            path,
+            f"other-{number}",
+        )
+        for number in range(4)
+    ]
+    for script in scripts:
+        _, errors = script.communicate(timeout=60)
+        assert script.returncode == 0, errors
+
+    with EventLog.open(path) as log:
+        assert texts(log) == [str(number) for number in range(3_001)]
+    assert list((tmp_path / "log.db.spool").glob("*.rejected")) == []
+
+
 @pytest.mark.parametrize("cut", [1, 5, 12, 13, 40])
 def test_a_frame_that_was_cut_short_is_left_out(tmp_path: Path, cut: int) -> None:
     path = str(tmp_path / "log.db")
@@ -346,7 +372,7 @@ def test_a_frame_that_was_cut_short_is_left_out(tmp_path: Path, cut: int) -> Non
 
     with EventLog.open(path) as log:
         assert texts(log) == ["0", "1", "2", "3"]
-    assert list((tmp_path / "log.db.spool").iterdir()) == []
+    assert spooled(tmp_path / "log.db.spool") == []
 
 
 def test_a_damaged_frame_is_told_and_kept_and_the_others_are_taken_as_far_as_they_fit(
