@@ -64,10 +64,10 @@ class ContentErased(ContextPagingError):
     code = "CONTENT_ERASED"
 
 
-class InvalidCursor(ContextPagingError):
-    """A cursor is not one that a page of the same query gave."""
+class InvalidQuery(ContextPagingError):
+    """A page has no rows, or a cursor is not one that a page of the same query gave."""
 
-    code = "INVALID_CURSOR"
+    code = "INVALID_QUERY"
 
 
 class InvalidImport(ContextPagingError):

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import lru_cache
 from hashlib import sha256
 from typing import Any, NamedTuple
 
+from context_paging.domain.errors import InvalidEvent
 from context_paging.domain.events import (
     SCHEMA_VERSION,
     ContextAborted,
@@ -22,6 +23,8 @@ from .codec import decode
 from .records import Record
 
 Encode = Callable[[Event], str]
+LONGEST_ID = 500
+"""Characters of an id: PostgreSQL's indexes hold no more than some kilobytes."""
 
 
 class PreparedEvent(NamedTuple):
@@ -119,12 +122,18 @@ class Append:
             InvalidEvent: one of them cannot be stored.
         """
         if self._prepared is None:
-            encode = self._encode
-            self._prepared = [
-                PreparedEvent(event_id, event.type, SCHEMA_VERSION, moment, call_id, encode(event))
-                for event, event_id, moment, call_id, _ in self._records
-            ]
+            _check_id("session", self.session_id)
+            self._prepared = [self._prepare(record) for record in self._records]
         return self._prepared
+
+    def _prepare(self, record: Record) -> PreparedEvent:
+        event, event_id, moment, call_id, _ = record
+        _check_id("event", event_id)
+        if call_id is not None:
+            _check_id("call", call_id)
+        return PreparedEvent(
+            event_id, event.type, SCHEMA_VERSION, _in_utc(moment), call_id, self._encode(event)
+        )
 
     def after(self, record: Record) -> Append:
         """The same with a record before it."""
@@ -190,6 +199,20 @@ class Append:
         ]
         content_key = None if key is None else ContentKey(key[0], b64decode(key[1]))
         return cls(session_id, expected, label, [], encode, prepared, content_key)
+
+
+def _check_id(whose: str, value: Any) -> None:
+    if not isinstance(value, str) or len(value) > LONGEST_ID:
+        shown = f"{value[:20]!r}…" if isinstance(value, str) else repr(value)
+        raise InvalidEvent(f"the {whose} id {shown} must be text of {LONGEST_ID} characters at most")
+
+
+@lru_cache(maxsize=64)
+def _in_utc(moment: datetime) -> datetime:
+    try:
+        return moment.astimezone(UTC)
+    except (AttributeError, OverflowError, ValueError) as error:
+        raise InvalidEvent(f"an event cannot have been recorded at {moment!r}: {error}") from None
 
 
 _json = json.JSONEncoder(separators=(",", ":"), check_circular=False)

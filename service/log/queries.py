@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 
 from sqlalchemy import ColumnElement, Row, Select, and_, or_, select
 
-from .errors import InvalidCursor
+from .errors import InvalidQuery
 from .records import StoredCall, StoredEvent, StoredSession
 from .tables import events, provider_calls, sessions
 
@@ -72,7 +72,7 @@ def call_statement(query: CallQuery, cursor: str | None, limit: int) -> Select[A
     """The rows of a page of calls, and one more if there is one.
 
     Raises:
-        InvalidCursor: the cursor is not of such a query.
+        InvalidQuery: the cursor is not of such a query.
     """
     call = provider_calls.c
     conditions: list[ColumnElement[bool]] = [
@@ -100,7 +100,7 @@ def session_statement(query: SessionQuery, cursor: str | None, limit: int) -> Se
     """The rows of a page of sessions, and one more if there is one.
 
     Raises:
-        InvalidCursor: the cursor is not of such a query.
+        InvalidQuery: the cursor is not of such a query.
     """
     session = sessions.c
     conditions: list[ColumnElement[bool]] = []
@@ -124,7 +124,7 @@ def timeline_statement(session_id: str, cursor: str | None, limit: int) -> Selec
     """The events of a page of a session's timeline, the oldest first, and one more if there is one.
 
     Raises:
-        InvalidCursor: the cursor is not of such a query.
+        InvalidQuery: the cursor is not of such a query.
     """
     query = select(events).where(events.c.session_id == session_id)
     return _page(query, [events.c.sequence], cursor, limit, newest_first=False)
@@ -153,7 +153,7 @@ def _page(
     query: Select[Any], order: list[Any], cursor: str | None, limit: int, *, newest_first: bool
 ) -> Select[Any]:
     if limit < 1:
-        raise ValueError("a page has at least one row")
+        raise InvalidQuery(f"a page of {limit} rows says nothing; ask for one at least")
     if cursor is not None:
         query = query.where(_after(order, _place(cursor, order), newest_first=newest_first))
     return query.order_by(*(column.desc() if newest_first else column for column in order)).limit(limit + 1)
@@ -187,4 +187,4 @@ def _place(cursor: str, order: list[Any]) -> list[Any]:
             return [int(place[0])]
         return [datetime.fromisoformat(place[0]), str(place[1])]
     except (ValueError, TypeError, Base64Error, UnicodeError) as error:
-        raise InvalidCursor(f"{cursor!r} is not the cursor of a page of this query: {error}") from None
+        raise InvalidQuery(f"{cursor!r} is not the cursor of a page of this query: {error}") from None

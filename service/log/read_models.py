@@ -20,6 +20,7 @@ from context_paging.domain.events import (
 
 from .records import StoredCall, StoredSession
 
+LONGEST_NAME = 200
 INACTIVE = "inactive"
 ABORTED = "aborted"
 
@@ -91,9 +92,9 @@ class SessionModel:
     def _with_event(self, session: StoredSession, new: NewEvent) -> StoredSession:
         event, call_id = new.event, new.call_id
         if isinstance(event, SessionStarted):
-            return session._replace(host=event.host)
+            return session._replace(host=_name(event.host))
         if isinstance(event, ModelSelected):
-            return session._replace(model=event.model)
+            return session._replace(model=_name(event.model))
         if isinstance(event, ContextRequested | ContextBypassed) and call_id is not None:
             session = session._replace(calls=session.calls + 1)
             window = event.context_window if isinstance(event, ContextRequested) else None
@@ -124,6 +125,11 @@ class SessionModel:
     def _set(self, call: StoredCall) -> None:
         self.calls[call.call_id] = call
         self.changed.add(call.call_id)
+
+
+def _name(text: str | None) -> str | None:
+    # Enough to find it by; an index holds no more than some kilobytes, and the event has all of it.
+    return None if text is None else text[:LONGEST_NAME]
 
 
 def _new_call(session: StoredSession, new: NewEvent, call_id: str) -> StoredCall:

@@ -43,7 +43,7 @@ class LogReader:
         """A page of the sessions that a query matches.
 
         Raises:
-            InvalidCursor: ``cursor`` is not the ``next`` of a page of this query.
+            InvalidQuery: ``cursor`` is not the ``next`` of a page of this query.
         """
         statement = queries.session_statement(query or SessionQuery(), cursor, limit)
         return queries.session_page(self._rows(statement), limit)
@@ -70,7 +70,7 @@ class LogReader:
         """A page of the provider calls that a query matches.
 
         Raises:
-            InvalidCursor: ``cursor`` is not the ``next`` of a page of this query.
+            InvalidQuery: ``cursor`` is not the ``next`` of a page of this query.
         """
         query = query or CallQuery()
         return queries.call_page(self._rows(queries.call_statement(query, cursor, limit)), query, limit)
@@ -127,7 +127,7 @@ class LogReader:
         """A page of a session's events, the oldest first.
 
         Raises:
-            InvalidCursor: ``cursor`` is not the ``next`` of a page of a timeline.
+            InvalidQuery: ``cursor`` is not the ``next`` of a page of a timeline.
         """
         rows = self._rows(queries.timeline_statement(session_id, cursor, limit))
         return queries.timeline_page(rows, limit)

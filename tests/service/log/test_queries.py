@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import Select, select, text
 
 from context_paging.domain.events import ModelSelected, SessionStarted
-from context_paging.service.log import CallQuery, EventLog, InvalidCursor, Page, Record, SessionQuery
+from context_paging.service.log import CallQuery, EventLog, InvalidQuery, Page, Record, SessionQuery
 from context_paging.service.log.queries import call_statement, session_statement, timeline_statement
 from context_paging.service.log.tables import events, provider_calls
 
@@ -143,9 +143,9 @@ def test_rows_that_come_in_between_pages_shift_nothing(filled: EventLog) -> None
 @pytest.mark.parametrize("cursor", ["", "x", "????", "bnVsbA", "WzEsMiwzXQ", "W10", "WyJ4IiwieSJd"])
 def test_what_is_no_cursor_is_a_typed_error(log: EventLog, cursor: str) -> None:
     for ask in (log.find_calls, log.find_sessions):
-        with pytest.raises(InvalidCursor):
+        with pytest.raises(InvalidQuery):
             ask(cursor=cursor)
-    with pytest.raises(InvalidCursor):
+    with pytest.raises(InvalidQuery):
         log.timeline("s", cursor=cursor)
 
 

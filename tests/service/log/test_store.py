@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from datetime import UTC, timedelta
+from datetime import UTC, datetime, timedelta, timezone
+from random import Random
+from typing import Any
 
 import pytest
 from sqlalchemy import delete
 
-from context_paging.domain.errors import SelectionErrorCode
-from context_paging.domain.events import BranchRefreshed, ContextAborted, ModelSelected, Rule
+from context_paging.domain.errors import InvalidEvent, SelectionErrorCode
+from context_paging.domain.events import BranchRefreshed, ContextAborted, ModelSelected, Rule, SessionStarted
 from context_paging.service.log import (
+    Durability,
     EventLog,
     LogOptions,
     Record,
@@ -268,3 +271,53 @@ def test_ids_and_names_that_no_database_takes_read_back_as_they_were(log: EventL
 
 def _with_id(record: Record, name: str) -> Record:
     return Record(record.event, f"{name}-{record.event_id}", record.recorded_at, record.call_id)
+
+
+@pytest.mark.parametrize("durability", Durability)
+def test_what_no_index_holds_does_not_stop_the_log(location: str, durability: Durability) -> None:
+    # Random, so that no compression makes it short.
+    long = Random(1).randbytes(20_000).hex()
+    with EventLog.open(location, LogOptions(durability=durability)) as log:
+        log.append("s", 0, records(SessionStarted(reason="new", host=long), ModelSelected(model=long)))
+        log.append("s", 2, records((requested(), "c"), first=3))
+        log.flush()
+
+        stored = [event.event for event in log.events("s")]
+        assert stored[1] == ModelSelected(model=long)
+        assert log.call("c").model == long[:200]
+        assert log.session("s").host == long[:200]
+
+
+@pytest.mark.parametrize("bad", ["x" * 501, 5, None, b"x"], ids=["long", "number", "none", "bytes"])
+@pytest.mark.parametrize("durability", Durability)
+def test_an_id_that_is_none_is_a_typed_error(location: str, durability: Durability, bad: Any) -> None:
+    good = records(started(), (requested(), "c"))
+    with EventLog.open(location, LogOptions(durability=durability)) as log:
+        for session, record in (
+            (bad, good[0]),
+            ("s", good[0]._replace(event_id=bad)),
+            *([("s", good[1]._replace(call_id=bad))] if bad is not None else []),
+        ):
+            with pytest.raises(InvalidEvent, match="500 characters"):
+                log.append(session, 0, [record])
+        assert log.append("s", 0, good) == 2
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [None, "2026-03-01", datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=5)))],
+    ids=["none", "text", "before-time"],
+)
+def test_a_moment_that_is_none_is_a_typed_error(log: EventLog, moment: Any) -> None:
+    with pytest.raises(InvalidEvent, match="recorded at"):
+        log.append("s", 0, [records(started())[0]._replace(recorded_at=moment)])
+
+
+@pytest.mark.parametrize("year", [1, 1969, 9999])
+def test_a_moment_of_any_year_can_be_stored(log: EventLog, year: int) -> None:
+    moment = datetime(year, 6, 1, tzinfo=UTC)
+
+    log.append("s", 0, [records(started())[0]._replace(recorded_at=moment)])
+
+    assert [event.recorded_at for event in log.events("s")] == [moment]
+    assert [result.finding for result in log.verify()] == [None]
