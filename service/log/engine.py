@@ -28,6 +28,14 @@ IDLE_SECONDS = 60
 """How long a server lets a transaction wait for its client, which holds locks."""
 
 
+_LIVENESS = {
+    "tcp_user_timeout": CONNECT_SECONDS * 1000,
+    "keepalives_idle": CONNECT_SECONDS,
+    "keepalives_interval": 2,
+    "keepalives_count": 5,
+}
+
+
 def open_engine(location: str) -> Engine:
     """An engine for a SQLAlchemy URL or the path of a SQLite file, with the current schema.
 
@@ -113,6 +121,9 @@ def _server_engine(url: URL) -> Engine:
     if url.get_driver_name() == "psycopg":
         # What the URL says goes first.
         arguments["connect_timeout"] = url.query.get("connect_timeout", CONNECT_SECONDS)
+        # A server that went without a word is noticed, too.
+        for name, value in _LIVENESS.items():
+            arguments[name] = url.query.get(name, value)
         arguments["options"] = (
             f"-c statement_timeout={STATEMENT_SECONDS}s -c lock_timeout={BUSY_SECONDS}s "
             f"-c idle_in_transaction_session_timeout={IDLE_SECONDS}s {url.query.get('options', '')}"

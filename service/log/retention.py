@@ -42,12 +42,12 @@ def retire_before(
     connection: Connection, before: datetime, moment: datetime, progress: Callable[[int], None]
 ) -> int:
     """Take out the sessions whose last event is older than ``before``; how many they were."""
-    query = (
-        select(sessions)
-        .where(sessions.c.last_at < before)
-        .order_by(sessions.c.last_at, sessions.c.session_id)
-    )
-    old = [StoredSession._make(row) for row in connection.execute(query.with_for_update())]
+    if connection.dialect.name == "postgresql":
+        # No session may begin or go on while it is looked at who has events in a month. Before any row is
+        # locked: a writer may hold one and wait for another.
+        connection.execute(text("LOCK TABLE sessions IN EXCLUSIVE MODE"))
+    query = select(sessions).where(sessions.c.last_at < before).order_by(sessions.c.session_id)
+    old = [StoredSession._make(row) for row in connection.execute(query)]
     going = {session.session_id for session in old}
     dropped = _drop_months(connection, old, going)
     for first in range(0, len(old), AT_ONCE):
@@ -62,8 +62,6 @@ def _drop_months(connection: Connection, old: Sequence[StoredSession], going: se
     months = existing(connection) & {period_of(session.started_at) for session in old}
     if not months:
         return set()
-    # No session can begin or go on while it is looked at who has events in a month.
-    connection.execute(text("LOCK TABLE sessions IN EXCLUSIVE MODE"))
     staying = connection.execute(select(sessions.c.session_id, sessions.c.started_at))
     kept = {period_of(started_at) for session_id, started_at in staying if session_id not in going}
     for month in months - kept:
