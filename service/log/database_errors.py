@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
@@ -26,13 +24,19 @@ _ADVICE = {
 _GENERAL_ADVICE = "Check that it exists and is a log, that there is space, and that you may write to it."
 
 
-@contextmanager
-def telling_errors(where: str) -> Iterator[None]:
+class telling_errors:
     """Turn database errors into `LogUnavailable`; ``where`` names the log, without a password."""
-    try:
-        yield
-    except (SQLAlchemyError, sqlite3.Error, OSError) as error:
-        reason = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
-        first_line = (str(reason).strip() or type(reason).__name__).splitlines()[0]
-        advice = next((text for sign, text in _ADVICE.items() if sign in first_line), _GENERAL_ADVICE)
-        raise LogUnavailable(f"the log {where} cannot be used: {first_line.rstrip('.')}. {advice}") from error
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: object
+    ) -> None:
+        if isinstance(error, (SQLAlchemyError, sqlite3.Error, OSError)):
+            reason = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+            first_line = (str(reason).strip() or type(reason).__name__).splitlines()[0].rstrip(".")
+            advice = next((text for sign, text in _ADVICE.items() if sign in first_line), _GENERAL_ADVICE)
+            raise LogUnavailable(f"the log {self._where} cannot be used: {first_line}. {advice}") from error

@@ -23,6 +23,8 @@ from .records import StoredCall, StoredSession
 LONGEST_NAME = 200
 INACTIVE = "inactive"
 ABORTED = "aborted"
+_OF_SESSIONS = (ModelSelected, SessionStarted)
+_BEGINNINGS = (ContextRequested, ContextBypassed)
 
 
 class NewEvent(NamedTuple):
@@ -50,7 +52,7 @@ def earlier_calls(events: Iterable[Event], rows: Iterable[OfCall]) -> set[str]:
         call_id = row.call_id
         if call_id is not None:
             named.add(call_id)
-            if isinstance(event, ContextRequested | ContextBypassed):
+            if isinstance(event, _BEGINNINGS):
                 begun.add(call_id)
     return named - begun
 
@@ -80,7 +82,7 @@ class SessionModel:
             session_id, label, first.recorded_at, first.recorded_at, 0, 0, 0, 0, 0, None, None, None
         )
         for new in events:
-            if new.call_id is not None or isinstance(new.event, ModelSelected | SessionStarted):
+            if new.call_id is not None or isinstance(new.event, _OF_SESSIONS):
                 session = self._with_event(session, new)
         self.session = session._replace(
             last_at=last.recorded_at,
@@ -95,7 +97,7 @@ class SessionModel:
             return session._replace(host=_name(event.host))
         if isinstance(event, ModelSelected):
             return session._replace(model=_name(event.model))
-        if isinstance(event, ContextRequested | ContextBypassed) and call_id is not None:
+        if isinstance(event, _BEGINNINGS) and call_id is not None:
             session = session._replace(calls=session.calls + 1)
             window = event.context_window if isinstance(event, ContextRequested) else None
             first = self.leading.pop(call_id, new.sequence)

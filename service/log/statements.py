@@ -7,8 +7,8 @@ several times what SQLite needs to write a row, is left out here and nowhere els
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache, lru_cache
 from typing import Any
 
@@ -182,32 +182,15 @@ class WriteConnections:
         self._keeps = keeps
         self._kept: Any = None
 
-    @contextmanager
-    def transaction(self) -> Iterator[Any]:
-        """A write transaction; its cursor.
+    def transaction(self) -> WriteTransaction:
+        """A write transaction, as a context that gives its cursor."""
+        return WriteTransaction(self._engine, self._connection, keeps=self._keeps)
 
-        Raises:
-            DBAPIError: the driver's error, of the kind SQLAlchemy makes of it.
-        """
-        driver: Any = self._engine.dialect.loaded_dbapi
-        connection: Any = None
-        try:
-            connection = self._connection()
-            cursor = connection.cursor()
-            if self._engine.dialect.name == "sqlite":
-                cursor.execute("BEGIN IMMEDIATE")
-            yield cursor
-            connection.commit()
-        except driver.Error as error:
-            raise self._wrapped(error, connection) from error
-        except BaseException:
-            if connection is not None:
-                with suppress(driver.Error):
-                    connection.rollback()
-            raise
-        finally:
-            if connection is not None and not self._keeps:
-                connection.close()
+    def close(self) -> None:
+        """Close what is kept."""
+        if self._kept is not None:
+            self._kept.close()
+            self._kept = None
 
     def _connection(self) -> Any:
         if not self._keeps:
@@ -217,25 +200,64 @@ class WriteConnections:
             self._kept.detach()
         return self._kept
 
-    def _wrapped(self, error: Any, connection: Any) -> BaseException:
-        dialect = self._engine.dialect
-        driver: Any = dialect.loaded_dbapi
-        lost = connection is not None and dialect.is_disconnect(error, connection.driver_connection, None)
+
+class WriteTransaction:
+    """A write transaction on the driver's connection.
+
+    Raises:
+        DBAPIError: the driver's error, of the kind SQLAlchemy makes of it.
+    """
+
+    def __init__(self, engine: Engine, connect: Callable[[], Any], *, keeps: bool) -> None:
+        self._dialect = engine.dialect
+        self._driver: Any = engine.dialect.loaded_dbapi
+        self._connect = connect
+        self._keeps = keeps
+        self._connection: Any = None
+
+    def __enter__(self) -> Any:
+        try:
+            self._connection = self._connect()
+            cursor = self._connection.cursor()
+            if self._dialect.name == "sqlite":
+                cursor.execute("BEGIN IMMEDIATE")
+        except self._driver.Error as error:
+            raise self._ended(error) from error
+        return cursor
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: Any) -> None:
+        if error is None:
+            try:
+                self._connection.commit()
+            except self._driver.Error as failure:
+                raise self._ended(failure) from failure
+            self._give_back()
+        elif isinstance(error, self._driver.Error):
+            raise self._ended(error) from error
+        else:
+            with suppress(self._driver.Error):
+                self._connection.rollback()
+            self._give_back()
+
+    def _ended(self, error: Any) -> BaseException:
+        connection = self._connection
+        lost = connection is not None and self._dialect.is_disconnect(
+            error, connection.driver_connection, None
+        )
         if lost:
             connection.invalidate()
         elif connection is not None:
-            with suppress(driver.Error):
+            with suppress(self._driver.Error):
                 connection.rollback()
+        self._give_back()
         wrapped: BaseException = DBAPIError.instance(
-            None, None, error, driver.Error, connection_invalidated=lost, dialect=dialect
+            None, None, error, self._driver.Error, connection_invalidated=lost, dialect=self._dialect
         )
         return wrapped
 
-    def close(self) -> None:
-        """Close what is kept."""
-        if self._kept is not None:
-            self._kept.close()
-            self._kept = None
+    def _give_back(self) -> None:
+        if self._connection is not None and not self._keeps:
+            self._connection.close()
 
 
 def _processor(kind: Any, dialect: Dialect) -> Callable[[Any], Any] | None:
