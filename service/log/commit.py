@@ -158,7 +158,10 @@ class Committer:
         for call_id in earlier_calls(append.events, append.prepared):
             if call_id not in model.calls:
                 for row in self._statements.select_call.rows(cursor, {"key": call_id}):
-                    model.calls[call_id] = live.present[call_id] = StoredCall(*row)
+                    call = StoredCall(*row)
+                    # Another session's call is none of this one's business.
+                    if call.session_id == append.session_id:
+                        model.calls[call_id] = live.present[call_id] = call
         model.fold(append.session_id, append.label, self._chained(append, live, batch))
         if append.content_key is not None:
             batch.keys.append((append.content_key.id, append.session_id, append.content_key.wrapped))

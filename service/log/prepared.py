@@ -13,16 +13,35 @@ from typing import Any, NamedTuple
 from context_paging.domain.errors import InvalidEvent
 from context_paging.domain.events import (
     SCHEMA_VERSION,
+    AttemptCancelled,
+    BranchNavigated,
+    CompactionRequested,
+    CompactionSucceeded,
     ContextAborted,
     Event,
+    ModelSelected,
+    PagingToggled,
     SessionShutDown,
     SessionStarted,
+    SettingsReadFailed,
 )
 
 from .codec import decode
 from .records import Record
 
 Encode = Callable[[Event], str]
+_OF_HOSTS = frozenset(
+    {
+        SessionStarted,
+        SettingsReadFailed,
+        ModelSelected,
+        BranchNavigated,
+        CompactionRequested,
+        CompactionSucceeded,
+        AttemptCancelled,
+        PagingToggled,
+    }
+)
 LONGEST_ID = 500
 """Characters of an id: PostgreSQL's indexes hold no more than some kilobytes."""
 
@@ -131,9 +150,11 @@ class Append:
         _check_id("event", event_id)
         if call_id is not None:
             _check_id("call", call_id)
-        return PreparedEvent(
-            event_id, event.type, SCHEMA_VERSION, _in_utc(moment), call_id, self._encode(event)
-        )
+        payload = self._encode(event)
+        if type(event) in _OF_HOSTS:
+            # Whatever a host passed has to read back.
+            decode(event.type, SCHEMA_VERSION, payload)
+        return PreparedEvent(event_id, event.type, SCHEMA_VERSION, _in_utc(moment), call_id, payload)
 
     def after(self, record: Record) -> Append:
         """The same with a record before it."""
@@ -207,7 +228,6 @@ def _check_id(whose: str, value: Any) -> None:
         raise InvalidEvent(f"the {whose} id {shown} must be text of {LONGEST_ID} characters at most")
 
 
-@lru_cache(maxsize=64)
 def _in_utc(moment: datetime) -> datetime:
     try:
         return moment.astimezone(UTC)

@@ -29,6 +29,7 @@ SUFFIX = ".spool"
 DAMAGED_SUFFIX = ".damaged"
 REJECTED_SUFFIX = ".rejected"
 _TITLE = "context-paging spool 1 "
+_DRAFT = ".draft"
 _MARK = b"\xc5CPF"
 _HEAD = struct.Struct(">4sII")
 
@@ -52,14 +53,17 @@ class SpoolFile:
         """
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.path = path
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
+        # It gets its name when it is locked and says whose it is: nobody may take it for an abandoned one.
+        draft = path.with_name(f".{path.name}{_DRAFT}")
+        self._file = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
         title = f"{_TITLE}{log_id}\n".encode()
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX)
             if os.write(self._file, title) != len(title):
                 raise OSError(errno.ENOSPC, "no space is left for a file")
+            draft.rename(path)
         except OSError:
-            path.unlink(missing_ok=True)
+            draft.unlink(missing_ok=True)
             os.close(self._file)
             raise
         self._start = self.size = len(title)
@@ -180,12 +184,10 @@ def abandoned(folder: Path, log_id: str) -> Iterator[AbandonedFile]:
         LogUnavailable: the folder cannot be read.
     """
     try:
-        paths = sorted(folder.glob(f"*{SUFFIX}"), key=lambda path: (path.stat().st_mtime_ns, path.name))
-    except FileNotFoundError:
-        return
+        paths = sorted((_age(path), path) for path in folder.glob(f"*{SUFFIX}"))
     except OSError as error:
         raise LogUnavailable(f"the spool {folder} cannot be read: {error.strerror}") from error
-    for path in paths:
+    for _, path in paths:
         try:
             file = path.open("rb+")
         except OSError:
@@ -238,6 +240,14 @@ def _append_of(body: bytes, encode: Encode) -> Append | None:
         return Append.from_bytes(body, encode)
     except (ValueError, TypeError, KeyError):
         return None
+
+
+def _age(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except FileNotFoundError:
+        # Its writer has just ended in order, or another process has drained it.
+        return 0
 
 
 def _is_at(path: Path, file: BinaryIO) -> bool:

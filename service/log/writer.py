@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 import time
 from collections import deque
@@ -9,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from uuid import uuid4
 
-from sqlalchemy.exc import DataError, IntegrityError
+from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
 
 from context_paging.domain.errors import ContextPagingError, InvalidEvent
 from context_paging.domain.events import AuditInterrupted
@@ -349,6 +350,14 @@ class Writer:
             except InvalidEvent:
                 if len(appends) == 1:
                     raise
+            except (SQLAlchemyError, sqlite3.Error, OSError, ContextPagingError):
+                raise
+            except Exception as error:
+                # An event of a shape that no code of ours makes must not be tried for ever.
+                if len(appends) == 1:
+                    raise InvalidEvent(
+                        f"an event of {appends[0].session_id!r} cannot be stored: {error!r}"
+                    ) from error
         # One of them is the reason: the others must not suffer from it.
         return [result for append in appends for result in self._commit_or_reject(append)]
 

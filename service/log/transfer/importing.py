@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -56,26 +57,44 @@ def import_folder(
         raise InvalidImport(f"{folder} holds no export: there is no {EVENTS}/day=…/part-…")
     labels = _labels(folder)
     taken = known = 0
-    for done, part in enumerate(parts, 1):
-        found = _read(part)
+    for done, found in enumerate(_in_order(parts), 1):
         for first in range(0, len(found), AT_ONCE):
             with log.changing() as connection:
-                new, old = _take(connection, part, found[first : first + AT_ONCE], labels)
+                new, old = _take(connection, found[first : first + AT_ONCE], labels)
             taken, known = taken + new, known + old
         progress(done, len(parts))
     log.forget()
     return Imported(taken, known)
 
 
-def _take(
-    connection: Connection, part: Path, found: Sequence[StoredEvent], labels: dict[str, str]
-) -> tuple[int, int]:
+def _in_order(parts: Sequence[Path]) -> Iterator[list[StoredEvent]]:
+    """The events of all parts by position: where the clock went back, days overlap. One list a part."""
+    waiting: list[StoredEvent] = []
+    for part, following in zip(parts, [*parts[1:], None], strict=True):
+        waiting = sorted([*waiting, *_read(part)], key=lambda event: event.position)
+        # All that is in later parts has a position of at least their names'.
+        until = None if following is None else _first_position(following)
+        certain = len(waiting)
+        if until is not None:
+            certain = bisect_left(waiting, until, key=lambda event: event.position)
+        yield waiting[:certain]
+        waiting = waiting[certain:]
+
+
+def _first_position(part: Path) -> int:
+    digits = part.name.removeprefix("part-").partition(".")[0]
+    if not digits.isdecimal():
+        raise InvalidImport(f"{part} is not named after a position, as an export names its parts")
+    return int(digits)
+
+
+def _take(connection: Connection, found: Sequence[StoredEvent], labels: dict[str, str]) -> tuple[int, int]:
     by_session: dict[str, list[StoredEvent]] = {}
     for event in found:
         by_session.setdefault(event.session_id, []).append(event)
     rows: list[dict[str, Any]] = []
     for session_id in sorted(by_session):
-        rows += _session_rows(connection, part, session_id, by_session[session_id], labels.get(session_id))
+        rows += _session_rows(connection, session_id, by_session[session_id], labels.get(session_id))
     # In the order they were written, so that positions tell it here, too.
     order = {(event.session_id, event.sequence): place for place, event in enumerate(found)}
     rows.sort(key=lambda row: order[row["session_id"], row["sequence"]])
@@ -86,7 +105,7 @@ def _take(
 
 
 def _session_rows(
-    connection: Connection, part: Path, session_id: str, found: Sequence[StoredEvent], label: str | None
+    connection: Connection, session_id: str, found: Sequence[StoredEvent], label: str | None
 ) -> list[dict[str, Any]]:
     row = connection.execute(
         select(sessions).where(sessions.c.session_id == session_id).with_for_update()
@@ -94,24 +113,22 @@ def _session_rows(
     stored = None if row is None else StoredSession._make(row)
     at = 0 if stored is None else stored.last_sequence
     previous = GENESIS if stored is None or stored.last_hash is None else stored.last_hash
-    _compare_known(connection, part, [event for event in found if event.sequence <= at])
+    _compare_known(connection, [event for event in found if event.sequence <= at])
     new = [event for event in found if event.sequence > at]
     folded: list[NewEvent] = []
     for event in new:
         if event.sequence != at + 1:
-            raise _refused(part, event, f"the session goes to number {at} in this log")
+            raise _refused(event, f"the session goes to number {at} in this log")
         if event.hash is None or event.previous_hash is None:
-            raise _refused(
-                part, event, "it is from before records had hashes: take a backup of that log instead"
-            )
+            raise _refused(event, "it is from before records had hashes: take a backup of that log instead")
         if record_hash(event, event.previous_hash) != event.hash:
-            raise _refused(part, event, "it does not have the hash that was exported with it")
+            raise _refused(event, "it does not have the hash that was exported with it")
         if event.previous_hash != previous:
-            raise _refused(part, event, "it does not continue the record before it")
+            raise _refused(event, "it does not continue the record before it")
         try:
             folded.append(NewEvent(event.event, event.sequence, event.recorded_at, event.call_id, event.hash))
         except InvalidEvent as error:
-            raise _refused(part, event, str(error)) from None
+            raise _refused(event, str(error)) from None
         at, previous = event.sequence, event.hash
     if not new:
         return []
@@ -124,7 +141,7 @@ def _session_rows(
     return [_row(event, period) for event in new]
 
 
-def _compare_known(connection: Connection, part: Path, found: Sequence[StoredEvent]) -> None:
+def _compare_known(connection: Connection, found: Sequence[StoredEvent]) -> None:
     if not found:
         return
     hashes = {
@@ -138,7 +155,7 @@ def _compare_known(connection: Connection, part: Path, found: Sequence[StoredEve
     }
     for event in found:
         if hashes.get(event.sequence) != event.hash:
-            raise _refused(part, event, "this log has another record with its number")
+            raise _refused(event, "this log has another record with its number")
 
 
 def _known_calls(connection: Connection, new: Sequence[StoredEvent]) -> dict[str, StoredCall]:
@@ -148,7 +165,8 @@ def _known_calls(connection: Connection, new: Sequence[StoredEvent]) -> dict[str
         query = select(provider_calls).where(provider_calls.c.call_id.in_(ids[first : first + 500]))
         for row in connection.execute(query):
             call = StoredCall._make(row)
-            found[call.call_id] = call
+            if call.session_id == new[0].session_id:
+                found[call.call_id] = call
     return found
 
 
@@ -255,5 +273,5 @@ def _bytes(value: Any) -> bytes | None:
     return value if value is None or isinstance(value, bytes) else bytes.fromhex(value)
 
 
-def _refused(part: Path, event: StoredEvent, reason: str) -> InvalidImport:
-    return InvalidImport(f"record {event.sequence} of session {event.session_id!r} in {part}: {reason}")
+def _refused(event: StoredEvent, reason: str) -> InvalidImport:
+    return InvalidImport(f"record {event.sequence} of session {event.session_id!r}: {reason}")

@@ -31,6 +31,7 @@ from context_paging.service.log import (
     writer,
 )
 from context_paging.service.log.prepared import Append
+from context_paging.service.log.read_models import NewEvent, SessionModel
 from context_paging.service.log.spool import SpoolFile
 
 from .events import aborted, records, requested, small_session, started
@@ -523,6 +524,32 @@ def test_an_event_that_cannot_be_stored_does_not_stop_the_others(
 
         assert texts(log, "t") == ["1", "2"]
         assert log.session("s").last_sequence == 1
+
+
+@pytest.mark.parametrize("durability", LATER)
+def test_a_fault_of_the_code_itself_takes_one_append_and_not_the_log(
+    tmp_path: Path, durability: Durability, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stumble(self: SessionModel, session_id: str, label: str | None, events: Sequence[NewEvent]) -> None:
+        if any(event.event == StatusPublished(text="13") for event in events):
+            raise RuntimeError("a stone")
+        fold(self, session_id, label, events)
+
+    fold = SessionModel.fold
+    monkeypatch.setattr(SessionModel, "fold", stumble)
+    with EventLog.open(str(tmp_path / "log.db"), LogOptions(durability=durability)) as log:
+        log.append("s", 0, [status(0)])
+        log.append("t", 0, [status(0, "t")])
+        log.append("s", 1, [status(13)])
+        log.append("t", 1, [status(1, "t")])
+        with pytest.raises(InvalidEvent, match="stone"):
+            log.flush()
+        log.append("t", 2, [status(2, "t")])
+        log.flush()
+
+        assert texts(log, "t") == ["0", "1", "2"]
+        assert texts(log) == ["0"]
+        assert log.rebuild() == 2
 
 
 def test_a_closed_log_takes_nothing(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -133,3 +134,35 @@ def test_a_file_that_a_live_writer_holds_or_of_another_log_is_left(tmp_path: Pat
     assert left.path == live.path
     left.close()
     assert other.path.exists()
+
+
+def test_a_file_is_nobodys_before_it_says_whose_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[object] = []
+    write = os.write
+
+    def look_first(descriptor: int, content: bytes) -> int:
+        # Whatever another process sees at this moment, it must not take it for a file without a writer.
+        seen.extend(abandoned(tmp_path, "log"))
+        return write(descriptor, content)
+
+    monkeypatch.setattr(os, "write", look_first)
+    file = SpoolFile.make(tmp_path, "log")
+    file.write(Append("s", 0, None, [status(0)], ENCODE), sync=False)
+
+    assert seen == []
+    assert file.path.exists()
+    assert len([frame for _, frame in file.frames(ENCODE)]) == 1
+    file.close()
+
+
+def test_a_file_that_vanishes_does_not_hide_the_others(tmp_path: Path) -> None:
+    path, _ = written(tmp_path)
+    (tmp_path / "gone.spool").symlink_to(tmp_path / "nowhere")
+
+    files = list(abandoned(tmp_path, "log"))
+
+    assert [file.path for file in files] == [path]
+    for file in files:
+        file.close()

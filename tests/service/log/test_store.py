@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from random import Random
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from sqlalchemy import delete
@@ -62,6 +63,44 @@ def test_what_led_to_a_request_is_part_of_its_call(location: str, log: EventLog)
     assert [event.sequence for event in log.events("s", call_id="c")] == [2, 3, 4, 5, 7]
     log.rebuild()
     assert log.call("c") == call
+
+
+def test_a_call_of_another_session_stays_that_sessions(log: EventLog) -> None:
+    log.append("s", 0, records((requested(), "c")))
+    log.append("t", 0, records(started(), (ended(), "c"), session="t"))
+    log.flush()
+    calls = log.calls()
+
+    assert [(call.session_id, call.response_tokens, call.last_sequence) for call in calls] == [("s", None, 1)]
+    log.rebuild()
+    assert log.calls() == calls
+
+
+def test_moments_of_an_hour_that_comes_twice_are_told_apart(log: EventLog) -> None:
+    zone = ZoneInfo("Europe/Berlin")
+    twice = [datetime(2026, 10, 25, 2, 30, tzinfo=zone, fold=fold) for fold in (0, 1)]
+    made = records(started(), started())
+
+    log.append("s", 0, [record._replace(recorded_at=at) for record, at in zip(made, twice, strict=True)])
+
+    assert [event.recorded_at.hour for event in log.events("s")] == [0, 1]
+
+
+@pytest.mark.parametrize("durability", Durability)
+def test_an_event_that_would_not_read_back_is_a_typed_error(location: str, durability: Durability) -> None:
+    with EventLog.open(location, LogOptions(durability=durability)) as log:
+        log.append("s", 0, records(started()))
+        bad = records(ModelSelected(model=123), first=2)  # type: ignore[arg-type]
+
+        def append() -> None:
+            log.append("s", 1, bad)
+            log.flush()
+
+        with pytest.raises(InvalidEvent):
+            append()
+        assert log.append("s", 1, records(started(), first=2)) == 2
+        assert log.rebuild() == 1
+        assert [event.sequence for event in log.events("s")] == [1, 2]
 
 
 def test_long_sessions_are_read_whole(log: EventLog) -> None:

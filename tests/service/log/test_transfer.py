@@ -103,6 +103,24 @@ def test_an_export_is_imported_as_it_was(
     assert (other.sessions(), other.calls()) == before
 
 
+@pytest.mark.parametrize("kind", FORMATS)
+def test_sessions_whose_clock_went_back_over_midnight_are_imported(
+    log: EventLog, other: EventLog, tmp_path: Path, kind: ExportFormat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exporting, "AT_ONCE", 9)
+    for session in ("s", "t"):
+        for number, record in enumerate(small_session(session)):
+            moved = record._replace(recorded_at=record.recorded_at - timedelta(days=(number * 7) % 4))
+            log.append(session, number, [moved])
+    export(log, tmp_path / "export", kind)
+
+    assert import_folder(other, tmp_path / "export").events == 18
+
+    assert [alike(event) for event in other.tail(follow=False)] == [
+        alike(event) for event in log.tail(follow=False)
+    ]
+
+
 def test_an_imported_session_goes_on(filled: EventLog, other: EventLog, tmp_path: Path) -> None:
     export(filled, tmp_path / "export", ExportFormat.JSONL)
     import_folder(other, tmp_path / "export")
