@@ -16,6 +16,7 @@ from context_paging.domain.events import (
     UnitSize,
 )
 
+from .log.reader import LEADING_EVENTS
 from .log.records import StoredCall, StoredEvent
 
 if TYPE_CHECKING:
@@ -93,10 +94,11 @@ def explain(log: EventLog, call: StoredCall) -> Postmortem:
     Raises:
         InvalidEvent: a stored event of the call cannot be read.
     """
-    first = call.first_sequence
-    found = list(log.events(call.session_id, max(0, first - 1 - EVENTS_BEFORE), call.last_sequence))
-    before = tuple(stored for stored in found if stored.sequence < first)
+    earliest = max(0, call.sequence - 1 - LEADING_EVENTS - EVENTS_BEFORE)
+    found = list(log.events(call.session_id, earliest, call.last_sequence))
     during = tuple(stored for stored in found if stored.call_id == call.call_id)
+    first = during[0].sequence
+    before = tuple(stored for stored in found if stored.sequence < first)[-EVENTS_BEFORE:]
     events: list[Event] = [stored.event for stored in during]
     outcome = next(e for e in events if isinstance(e, ContextSelected | ContextAborted | ContextBypassed))
     return Postmortem(

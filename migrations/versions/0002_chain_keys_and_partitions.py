@@ -77,7 +77,7 @@ def downgrade() -> None:
     for name in ("requested_at", "outcome_requested_at", "code_requested_at", "host_requested_at"):
         op.drop_index(f"ix_provider_calls_{name}_call_id", "provider_calls")
     op.drop_index("ix_provider_calls_model_requested_at_call_id", "provider_calls")
-    for name in ("first_sequence", "last_sequence", "host", "model"):
+    for name in ("last_sequence", "host", "model"):
         op.drop_column("provider_calls", name)
     op.create_index("ix_provider_calls_outcome_requested_at", "provider_calls", ["outcome", "requested_at"])
     op.create_index("ix_provider_calls_requested_at", "provider_calls", ["requested_at"])
@@ -93,23 +93,19 @@ def downgrade() -> None:
 def _widen_calls() -> None:
     op.drop_index("ix_provider_calls_outcome_requested_at", "provider_calls")
     op.drop_index("ix_provider_calls_requested_at", "provider_calls")
-    for name in ("first_sequence", "last_sequence"):
-        op.add_column("provider_calls", sa.Column(name, sa.BigInteger(), nullable=False, server_default="0"))
+    op.add_column(
+        "provider_calls", sa.Column("last_sequence", sa.BigInteger(), nullable=False, server_default="0")
+    )
     op.add_column("provider_calls", sa.Column("host", sa.String()))
     op.add_column("provider_calls", sa.Column("model", sa.String()))
-    of_call = (
-        "FROM events WHERE events.call_id = provider_calls.call_id "
-        "AND events.session_id = provider_calls.session_id"
-    )
     op.execute(
-        "UPDATE provider_calls SET "
-        f"first_sequence = coalesce((SELECT min(events.sequence) {of_call}), sequence), "
-        f"last_sequence = coalesce((SELECT max(events.sequence) {of_call}), sequence), "
+        "UPDATE provider_calls SET last_sequence = coalesce((SELECT max(events.sequence) FROM events "
+        "WHERE events.call_id = provider_calls.call_id AND events.session_id = provider_calls.session_id), "
+        "sequence), "
         "model = (SELECT sessions.model FROM sessions WHERE sessions.session_id = provider_calls.session_id)"
     )
     if op.get_context().dialect.name == "postgresql":
-        for name in ("first_sequence", "last_sequence"):
-            op.alter_column("provider_calls", name, server_default=None)
+        op.alter_column("provider_calls", "last_sequence", server_default=None)
     for names in (
         ["requested_at", "call_id"],
         ["outcome", "requested_at", "call_id"],

@@ -97,7 +97,7 @@ def check_anchor(
         ).first()
         if found is not None and found.hash is not None and found.hash.hex() == head:
             intact += 1
-        elif found is None and session_id in gone and gone[session_id].last_sequence >= sequence:
+        elif session_id in gone and gone[session_id].last_sequence >= sequence:
             retired.append(session_id)
         else:
             detail = "the record is missing" if found is None else "the record is another one"

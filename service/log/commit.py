@@ -35,6 +35,7 @@ class _Live:
     stored: StoredSession | None
     model: SessionModel
     present: dict[str, StoredCall]
+    replaced: bool = False
 
 
 @dataclass(slots=True)
@@ -144,13 +145,18 @@ class Committer:
             return _Live(stored, SessionModel(stored, calls.copy()), calls)
         rows = self._statements.select_session.rows(cursor, {"key": session_id})
         found = StoredSession(*rows[0]) if rows else None
-        return _Live(found, SessionModel(found), {})
+        live = _Live(found, SessionModel(found), {})
+        before = self._remembered.get(session_id)
+        if before is not None and found is not None and found.last_sequence == before[0].last_sequence:
+            # Retired, and begun anew to the same length.
+            live.replaced = found.last_hash != before[0].last_hash
+        return live
 
     def _fold(self, cursor: Any, append: Append, batch: _Batch, *, remember: bool) -> None:
         live = batch.live[append.session_id]
         model = live.model
         at = 0 if model.session is None else model.session.last_sequence
-        if at != append.expected:
+        if at != append.expected or live.replaced:
             if remember and append.session_id in self._remembered:
                 raise _Stale
             batch.results.append(self._repeated(cursor, append, at))
@@ -224,7 +230,7 @@ class Committer:
                 self._statements.insert_session.run(cursor, session._asdict())
                 continue
             changed = self._statements.update_session.run_row(
-                cursor, (*_CHANGING(session), session_id, live.stored.last_sequence)
+                cursor, (*_CHANGING(session), session_id, live.stored.last_sequence, live.stored.last_hash)
             )
             if changed.rowcount != 1:
                 raise _Stale

@@ -92,3 +92,9 @@ class SchemaMismatch(ContextPagingError):
     """A database has another schema than the one that is needed."""
 
     code = "SCHEMA_MISMATCH"
+
+
+class InvalidOption(ContextPagingError):
+    """An option of a log has a value that it cannot have."""
+
+    code = "INVALID_OPTION"

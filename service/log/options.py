@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from .errors import InvalidOption
+
 
 class Durability(StrEnum):
     """When an append returns."""
@@ -55,3 +57,16 @@ class LogOptions:
     spool: Path | str | bool | None = None
     key_file: Path | str | None = None
     sigterm: bool = True
+
+    def __post_init__(self) -> None:
+        """Take texts for values.
+
+        Raises:
+            InvalidOption: a text is none of them.
+        """
+        for name, kind in (("durability", Durability), ("audit", Audit), ("payloads", Payloads)):
+            given = getattr(self, name)
+            try:
+                object.__setattr__(self, name, kind(given))
+            except ValueError:
+                raise InvalidOption(f"{name} is {given!r}; it may be {', '.join(kind)}") from None

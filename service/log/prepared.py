@@ -95,7 +95,7 @@ class Append:
         self.session_id = session_id
         self.expected = expected
         self.label = label
-        self._records = records
+        self._records = tuple(records)
         self._encode = encode
         self._prepared = prepared
         self._events: Sequence[Event] | None = [record.event for record in records] if records else None
@@ -103,8 +103,8 @@ class Append:
             self.content_key = content_key
         for record in records:
             kind = type(record.event)
-            if kind is SessionStarted:
-                # It holds the host's own settings, which may be anything, and may change.
+            if kind in _OF_HOSTS:
+                # What a host passed may be anything, and may change: whether it can be stored is told now.
                 _ = self.prepared
             elif kind is ContextAborted or kind is SessionShutDown:
                 self.urgent = True

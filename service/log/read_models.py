@@ -65,13 +65,11 @@ class SessionModel:
         session: ``None`` before the first event.
         calls: calls that events changed, or that may be changed, by id.
         changed: ids of the calls that changed.
-        leading: sequences of the first events of calls that have not begun.
     """
 
     session: StoredSession | None = None
     calls: dict[str, StoredCall] = field(default_factory=dict)
     changed: set[str] = field(default_factory=set)
-    leading: dict[str, int] = field(default_factory=dict)
 
     def fold(self, session_id: str, label: str | None, events: Sequence[NewEvent]) -> None:
         """Take in events, in order."""
@@ -100,14 +98,10 @@ class SessionModel:
         if isinstance(event, _BEGINNINGS) and call_id is not None:
             session = session._replace(calls=session.calls + 1)
             window = event.context_window if isinstance(event, ContextRequested) else None
-            first = self.leading.pop(call_id, new.sequence)
-            begun = _new_call(session, new, call_id)
-            self._set(begun._replace(context_window=window, first_sequence=first))
+            self._set(_new_call(session, new, call_id)._replace(context_window=window))
             return session
         call = self.calls.get(call_id or "")
         if call is None:
-            # What led to a request comes before it.
-            self.leading.setdefault(call_id or "", new.sequence)
             return session
         call = call._replace(last_sequence=new.sequence)
         match event:
@@ -153,7 +147,6 @@ def _new_call(session: StoredSession, new: NewEvent, call_id: str) -> StoredCall
         evicted_units=0,
         advanced=False,
         response_tokens=None,
-        first_sequence=new.sequence,
         last_sequence=new.sequence,
         host=session.host,
         model=session.model,

@@ -20,6 +20,8 @@ from .tail import TailPlace, read_on
 
 READ_AT_ONCE = 1_000
 POLL_SECONDS = 0.25
+LEADING_EVENTS = 16
+"""How many events before a call's request may belong to it: those that led to it."""
 
 
 class LogReader:
@@ -142,7 +144,7 @@ class LogReader:
             found = self._rows(select(provider_calls).where(provider_calls.c.call_id == call_id))
             if found:
                 call = StoredCall._make(found[0])
-                after = max(after, call.first_sequence - 1)
+                after = max(after, call.sequence - 1 - LEADING_EVENTS)
                 until = call.last_sequence if until is None else min(until, call.last_sequence)
         if until is not None:
             query = query.where(events.c.sequence <= until)

@@ -103,7 +103,7 @@ class StoredCall(NamedTuple):
     Attributes:
         number: counts from 1 within the session.
         sequence: the event that requested it.
-        first_sequence, last_sequence: the oldest and the newest event of the call.
+        last_sequence: the newest event of the call.
         model: the session's model when the call was requested.
         advanced: whether it moved the cut.
         response_tokens: total the provider reported with the response.
@@ -126,7 +126,6 @@ class StoredCall(NamedTuple):
     evicted_units: int
     advanced: bool
     response_tokens: float | None
-    first_sequence: int
     last_sequence: int
     host: str | None
     model: str | None

@@ -135,6 +135,8 @@ class Statements:
             .where(
                 sessions.c.session_id == session_key,
                 sessions.c.last_sequence == bindparam("before", type_=BigInteger()),
+                # A session that was retired and begun anew may have the same length.
+                sessions.c.last_hash.is_not_distinct_from(bindparam("head", type_=LargeBinary())),
             )
             .values(_columns(sessions.c, {c.name for c in sessions.c} - set(CHANGING_SESSION_COLUMNS)))
         )

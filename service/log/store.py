@@ -64,7 +64,7 @@ class EventLog(LogReader):
         self._writer.recover()
 
     @classmethod
-    def open(cls, location: str | None = None, options: LogOptions | None = None) -> Self:
+    def open(cls, location: str | Path | None = None, options: LogOptions | None = None) -> Self:
         """Open a log, make or migrate its tables, and bring to it what earlier writers left in its spool.
 
         ``location`` is a SQLAlchemy URL or the path of a SQLite file; without one the log is in memory.
@@ -73,7 +73,7 @@ class EventLog(LogReader):
             LogUnavailable: the database cannot be reached or written.
             ForeignLog: the database is not a log, or one of a newer version.
         """
-        engine = open_engine(location or MEMORY)
+        engine = open_engine(str(location or MEMORY))
         try:
             return cls(engine, options or LogOptions())
         except BaseException:
@@ -204,7 +204,7 @@ class EventLog(LogReader):
         *,
         keys: Iterable[LogKey] = (),
         progress: Callable[[int, int], None] = lambda done, of: None,
-    ) -> Iterator[Verified]:
+    ) -> list[Verified]:
         """Check the chains of all sessions, or of one. ``progress`` is told how many of how many are done.
 
         Raises:
@@ -217,12 +217,13 @@ class EventLog(LogReader):
                 result = verifier.verify(session_id)
                 if not result.records and result.finding is None:
                     raise UnknownSession(f"the log has no session {session_id!r}")
-                yield result
-                return
+                return [result]
             ids = verifier.session_ids()
+            results = []
             for done, each in enumerate(ids, 1):
-                yield verifier.verify(each)
+                results.append(verifier.verify(each))
                 progress(done, len(ids))
+            return results
 
     def anchor(self, private_key: Ed25519PrivateKey) -> dict[str, Any]:
         """A signed anchor over the heads of all chains, as a JSON object."""

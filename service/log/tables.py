@@ -95,7 +95,6 @@ provider_calls = Table(
     Column("evicted_units", Integer, nullable=False),
     Column("advanced", Boolean, nullable=False),
     Column("response_tokens", TokenCount),
-    Column("first_sequence", BigInteger, nullable=False),
     Column("last_sequence", BigInteger, nullable=False),
     Column("host", HostText),
     Column("model", HostText),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import zlib
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,12 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, insert, select
+from sqlalchemy.exc import IntegrityError
 
 from context_paging.domain.errors import InvalidEvent
 
 from ..chain import GENESIS, record_hash
 from ..column_types import original
-from ..errors import InvalidImport
+from ..errors import InvalidImport, LogUnavailable
 from ..read_models import NewEvent, SessionModel
 from ..records import StoredCall, StoredEvent, StoredSession, period_of
 from ..store import EventLog
@@ -59,12 +61,23 @@ def import_folder(
     taken = known = 0
     for done, found in enumerate(_in_order(parts), 1):
         for first in range(0, len(found), AT_ONCE):
-            with log.changing() as connection:
-                new, old = _take(connection, found[first : first + AT_ONCE], labels)
+            new, old = _taken(log, found[first : first + AT_ONCE], labels)
             taken, known = taken + new, known + old
         progress(done, len(parts))
     log.forget()
     return Imported(taken, known)
+
+
+def _taken(log: EventLog, found: Sequence[StoredEvent], labels: dict[str, str]) -> tuple[int, int]:
+    try:
+        with log.changing() as connection:
+            return _take(connection, found, labels)
+    except LogUnavailable as error:
+        if not isinstance(error.__cause__, IntegrityError):
+            raise
+        raise InvalidImport(
+            "an event or a provider call of the export has an id that another session of this log has"
+        ) from error
 
 
 def _in_order(parts: Sequence[Path]) -> Iterator[list[StoredEvent]]:
@@ -226,7 +239,7 @@ def _read(part: Path) -> list[StoredEvent]:
     try:
         lines = _read_parquet(part) if part.suffix == ".parquet" else _read_lines(part)
         return [_event_of(line) for line in lines]
-    except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
+    except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError) as error:
         raise InvalidImport(f"{part} cannot be read: {error!r}") from None
 
 

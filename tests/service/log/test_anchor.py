@@ -76,6 +76,18 @@ def test_a_session_that_is_gone_is_told_from_one_that_was_retired(anchored: tupl
     assert [found.session_id for found in checked.rewritten] == ["t"]
 
 
+def test_an_id_that_was_retired_and_used_again_is_not_taken_for_rewritten(
+    anchored: tuple[EventLog, Any],
+) -> None:
+    log, anchor = anchored
+    log.retire("s")
+    log.append("s", 0, [record._replace(event_id=f"new-{record.event_id}") for record in small_session()])
+
+    checked = log.check_anchor(anchor)
+
+    assert (checked.retired, checked.rewritten) == (("s",), ())
+
+
 @pytest.mark.parametrize(
     "change",
     [

@@ -21,7 +21,7 @@ RECORDS = st.builds(
     StoredEvent,
     position=st.integers(1, 2**53),
     session_id=TEXT,
-    sequence=st.integers(1, 2**53),
+    sequence=st.integers(1, 2**53 - 1),
     event_id=TEXT,
     type=TEXT,
     schema_version=st.integers(1, 9),

@@ -15,7 +15,7 @@ from sqlalchemy import event, text
 
 from context_paging.migrations import BASE_TABLE, HEAD
 from context_paging.migrations.upgrade import downgrade, head
-from context_paging.service.log import EventLog, ForeignLog, LogOptions, LogUnavailable, engine
+from context_paging.service.log import EventLog, ForeignLog, InvalidOption, LogOptions, LogUnavailable, engine
 
 from .events import records, small_session, started
 
@@ -34,6 +34,18 @@ def test_a_path_makes_a_file_in_write_ahead_mode(tmp_path: Path) -> None:
     with sqlite3.connect(path) as connection:
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
         assert connection.execute("SELECT count(*) FROM events").fetchone() == (9,)
+
+
+def test_a_location_may_be_a_path(tmp_path: Path) -> None:
+    with EventLog.open(tmp_path / "log.db") as log:
+        log.append("s", 0, small_session())
+    assert (tmp_path / "log.db").exists()
+
+
+@pytest.mark.parametrize("name", ["durability", "audit", "payloads"])
+def test_an_option_that_is_none_is_a_typed_error(name: str) -> None:
+    with pytest.raises(InvalidOption, match=f"{name} is 'perhaps'; it may be "):
+        LogOptions(**{name: "perhaps"})  # type: ignore[arg-type]
 
 
 def test_without_a_location_the_log_is_in_memory() -> None:

@@ -7,7 +7,15 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import text
 
-from context_paging.service.log import EventLog, LogOptions, Payloads, Record, SessionConflict, UnknownSession
+from context_paging.service.log import (
+    Durability,
+    EventLog,
+    LogOptions,
+    Payloads,
+    Record,
+    SessionConflict,
+    UnknownSession,
+)
 from context_paging.service.log.partitions import existing
 
 from .events import records, small_session, started
@@ -72,6 +80,27 @@ def test_a_live_session_that_was_retired_gets_a_conflict(location: str, log: Eve
     with pytest.raises(SessionConflict):
         go_on()
     assert leftovers(log, "s") == 0
+
+
+@pytest.mark.parametrize("durability", Durability)
+def test_a_live_session_that_was_retired_and_begun_anew_gets_a_conflict(
+    location: str, durability: Durability
+) -> None:
+    with EventLog.open(location, LogOptions(durability=durability)) as log:
+        log.append("s", 0, records(started(), started()))
+        with EventLog.open(location) as other:
+            other.retire("s")
+            made = records(started(), started())
+            other.append("s", 0, [record._replace(event_id=f"new-{record.event_id}") for record in made])
+
+        def go_on() -> None:
+            log.append("s", 2, records(started(), first=3))
+            log.flush()
+
+        with pytest.raises(SessionConflict):
+            go_on()
+        assert [result.finding for result in log.verify()] == [None]
+        assert log.session("s").last_sequence == 2
 
 
 def test_an_id_can_be_used_again_and_retired_again(log: EventLog) -> None:

@@ -59,7 +59,7 @@ def test_what_led_to_a_request_is_part_of_its_call(location: str, log: EventLog)
         other.append("s", 6, records((refreshed, "c"), first=7))
 
     call = log.call("c")
-    assert (call.first_sequence, call.sequence, call.last_sequence) == (2, 3, 7)
+    assert (call.sequence, call.last_sequence) == (3, 7)
     assert [event.sequence for event in log.events("s", call_id="c")] == [2, 3, 4, 5, 7]
     log.rebuild()
     assert log.call("c") == call
@@ -101,6 +101,25 @@ def test_an_event_that_would_not_read_back_is_a_typed_error(location: str, durab
         assert log.append("s", 1, records(started(), first=2)) == 2
         assert log.rebuild() == 1
         assert [event.sequence for event in log.events("s")] == [1, 2]
+
+
+def test_a_list_of_records_may_be_used_again(log: EventLog) -> None:
+    log.append("s", 0, records(started()))
+    made = records(started(), started(), first=2)
+    log.append("s", 1, made)
+    made.clear()
+
+    assert [event.sequence for event in log.events("s")] == [1, 2, 3]
+
+
+def test_a_log_in_memory_can_be_written_while_its_results_are_looked_at() -> None:
+    with EventLog.open() as log:
+        for session in ("s", "t"):
+            log.append(session, 0, small_session(session))
+        for result in log.verify():
+            log.append(result.session_id, 9, records(started(), first=10, session=result.session_id))
+
+        assert [session.last_sequence for session in log.sessions()] == [10, 10]
 
 
 def test_long_sessions_are_read_whole(log: EventLog) -> None:

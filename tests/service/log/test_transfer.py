@@ -260,6 +260,31 @@ def test_a_part_that_is_missing_or_cut_is_told(filled: EventLog, other: EventLog
         import_folder(other, tmp_path / "cut")
 
 
+def test_ids_that_another_session_has_are_told(filled: EventLog, other: EventLog, tmp_path: Path) -> None:
+    export(filled, tmp_path / "export", ExportFormat.JSONL)
+    other.append("u", 0, records((requested(), "s-call-1"), session="u"))
+    other.flush()
+
+    with pytest.raises(InvalidImport, match="has an id"):
+        import_folder(other, tmp_path / "export")
+    assert [session.session_id for session in other.sessions()] == ["u"]
+
+
+@pytest.mark.parametrize("place", [0, 200, -20, -5])
+def test_a_part_with_a_changed_byte_is_told(
+    filled: EventLog, other: EventLog, tmp_path: Path, place: int
+) -> None:
+    folder = tmp_path / "export"
+    export(filled, folder, ExportFormat.JSONL)
+    part = folder / parts(folder)[0]
+    content = bytearray(part.read_bytes())
+    content[place] ^= 0xFF
+    part.write_bytes(content)
+
+    with pytest.raises(InvalidImport):
+        import_folder(other, folder)
+
+
 def test_a_session_that_went_another_way_here_is_refused(
     filled: EventLog, other: EventLog, tmp_path: Path
 ) -> None:
