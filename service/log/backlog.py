@@ -10,6 +10,7 @@ from uuid import uuid4
 from context_paging.domain.errors import InvalidEvent
 
 from ..telemetry import logger
+from .errors import LogUnavailable
 from .prepared import Append, Encode
 from .spool import REJECTED_SUFFIX, Damage, SpoolFile
 
@@ -48,7 +49,7 @@ class Backlog:
             if self._spool is None:
                 self._spool = SpoolFile.make(self._folder, self._log_id)
             self._spool.write(append, sync=sync)
-        except OSError as error:
+        except (OSError, LogUnavailable) as error:
             self._tell(error)
             return False
         return True
@@ -72,7 +73,7 @@ class Backlog:
                 name = f"{os.getpid()}-{uuid4().hex[:12]}{REJECTED_SUFFIX}"
                 self._rejected = SpoolFile(self._folder / name, self._log_id)
             self._rejected.write(append, sync=True)
-        except (OSError, InvalidEvent) as error:
+        except (OSError, InvalidEvent, LogUnavailable) as error:
             self._tell(error)
 
     def close(self) -> None:

@@ -41,6 +41,10 @@ class ContentCipher:
         """The session's key, wrapped."""
         return self._of(session_id)[0]
 
+    def forget(self, session_id: str) -> None:
+        """The session's key was destroyed: what comes gets another."""
+        self._keys.pop(session_id, None)
+
     def encrypt(self, session_id: str, event_id: str, content: Any) -> bytes:
         """A content, as a nonce and a ciphertext.
 

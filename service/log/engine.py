@@ -101,7 +101,7 @@ def _url(location: str) -> URL:
     try:
         url = make_url(location)
         dialect = url.get_dialect()
-    except (ArgumentError, NoSuchModuleError, ImportError) as error:
+    except (ArgumentError, NoSuchModuleError, ImportError, ValueError) as error:
         raise _unusable(location, str(error)) from None
     if dialect.name not in ("sqlite", "postgresql") or dialect.is_async:
         raise _unusable(location, "a log is kept in SQLite or PostgreSQL, with a synchronous driver")
@@ -126,8 +126,10 @@ def _server_engine(url: URL) -> Engine:
             arguments[name] = url.query.get(name, value)
         arguments["options"] = (
             f"-c statement_timeout={STATEMENT_SECONDS}s -c lock_timeout={BUSY_SECONDS}s "
-            f"-c idle_in_transaction_session_timeout={IDLE_SECONDS}s {url.query.get('options', '')}"
-        ).strip()
+            f"-c idle_in_transaction_session_timeout={IDLE_SECONDS}s {url.query.get('options', '')} "
+            # No other zone can tell every moment that UTC can.
+            "-c TimeZone=UTC"
+        )
     try:
         # A connection that a restart of the server has ended is found before it is used.
         return create_engine(

@@ -28,13 +28,22 @@ class SessionConflict(ContextPagingError):
     code = "SESSION_CONFLICT"
 
     def __init__(self, session_id: str, expected: int, found: int) -> None:
-        super().__init__(
-            f"session {session_id!r} cannot take these events: the log has other events or a provider call "
-            "with an id of theirs. Give every event and every call a new id."
-            if expected == found
-            else f"session {session_id!r} is at event {found} in the log, not at {expected}: another writer "
-            "appends to it. Give every live session its own id."
-        )
+        if expected == found:
+            reason = (
+                f"session {session_id!r} cannot take these events: the log has other events or a provider "
+                "call with an id of theirs. Give every event and every call a new id."
+            )
+        elif found == 0 and expected > 0:
+            reason = (
+                f"the log does not have session {session_id!r}, which was at event {expected}: it was "
+                "retired. Begin it anew, with sequence 0."
+            )
+        else:
+            reason = (
+                f"session {session_id!r} is at event {found} in the log, not at {expected}: another writer "
+                "appends to it. Give every live session its own id."
+            )
+        super().__init__(reason)
         self.session_id = session_id
         self.expected = expected
         self.found = found

@@ -101,7 +101,9 @@ class Append:
         self._events: Sequence[Event] | None = [record.event for record in records] if records else None
         if content_key is not None:
             self.content_key = content_key
-        for record in records:
+        for record in self._records:
+            if type(record.event_id) is not str or len(record.event_id) > LONGEST_ID:
+                _check_id("event", record.event_id)
             kind = type(record.event)
             if kind in _OF_HOSTS:
                 # What a host passed may be anything, and may change: whether it can be stored is told now.

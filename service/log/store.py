@@ -18,7 +18,7 @@ from .codec import Encoder
 from .commit import Committer
 from .database_errors import telling_errors
 from .engine import file_of, long_work, open_engine
-from .errors import ContentErased, UnknownEvent, UnknownSession
+from .errors import ContentErased, LogUnavailable, UnknownEvent, UnknownSession
 from .keys import LogKey
 from .options import Audit, Durability, LogOptions, Payloads
 from .prepared import Append
@@ -56,6 +56,7 @@ class EventLog(LogReader):
             self._id,
             lambda: Committer(engine, self._the_key(), keeps_connection=self._file is not None),
             self._encode,
+            self._after_fork,
             durability=Durability(options.durability),
             audit=Audit(options.audit),
             spool=self._spool_folder(),
@@ -143,10 +144,15 @@ class EventLog(LogReader):
         """
         if not records:
             return expected_sequence
-        if self._keeps_content:
-            append = self._with_contents(session_id, expected_sequence, records, label)
-        else:
-            append = Append(session_id, expected_sequence, label, records, self._encode)
+        try:
+            if self._keeps_content:
+                append = self._with_contents(session_id, expected_sequence, records, label)
+            else:
+                append = Append(session_id, expected_sequence, label, records, self._encode)
+        except LogUnavailable as error:
+            # Without the key nothing can be written.
+            self._writer.drop(session_id, len(records), error)
+            return expected_sequence
         return self._writer.append(append)
 
     def settle(self) -> None:
@@ -256,6 +262,8 @@ class EventLog(LogReader):
         """
         with self.changing() as connection:
             erased = erase_contents(connection, session_id, datetime.now(UTC))
+        if self._cipher is not None:
+            self._cipher.forget(session_id)
         self._empty_journal()
         return erased
 
@@ -284,6 +292,11 @@ class EventLog(LogReader):
         """
         with self.changing() as connection:
             return rebuild(connection, progress)
+
+    def _after_fork(self) -> None:
+        # Connections are the parent's; a database in memory is copied with the process.
+        if self._file is not None or self._engine.dialect.name != "sqlite":
+            self._engine.dispose(close=False)
 
     def _the_key(self) -> LogKey:
         if self._key is None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from uuid import uuid4
 
-from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, SQLAlchemyError
 
 from context_paging.domain.errors import ContextPagingError, InvalidEvent
 from context_paging.domain.events import AuditInterrupted
@@ -55,6 +55,7 @@ class Writer:
         log_id: str,
         committer: Callable[[], Committer],
         encode: Encode,
+        forked: Callable[[], None],
         *,
         durability: Durability,
         audit: Audit,
@@ -65,6 +66,7 @@ class Writer:
         self._log_id = log_id
         self._make_committer = committer
         self._encode = encode
+        self._forked = forked
         self._durability = durability
         self._audit = audit
         self._folder = spool
@@ -127,11 +129,7 @@ class Writer:
             SessionConflict: another writer was faster; what it kept out is among the rejected appends.
         """
         with self._changed:
-            self._wait_for_commits()
-            if self._away is not None:
-                self._next_attempt = 0.0
-                self._wake()
-                self._changed.wait_for(lambda: self._away is None or self._next_attempt > 0, PATIENCE_SECONDS)
+            self._bring_all()
             if self._away is not None:
                 raise self._away
             for session_id in list(self._failed):
@@ -180,11 +178,7 @@ class Writer:
         with self._changed:
             if self._closed:
                 return
-            self._wait_for_commits()
-            if self._away is not None:
-                self._next_attempt = 0.0
-                self._wake()
-                self._changed.wait_for(lambda: self._away is None or self._next_attempt > 0, PATIENCE_SECONDS)
+            self._bring_all()
             self._closed = True
             self._work.notify()
             self._changed.notify_all()
@@ -206,7 +200,23 @@ class Writer:
             # Its connection is the parent's, and must not even be closed here.
             _inherited.append(self._committer)
         self._committer = None
+        self._forked()
         self._begin()
+
+    def drop(self, session_id: str, events: int, reason: LogUnavailable) -> None:
+        """Events could not even be prepared.
+
+        Raises:
+            LogUnavailable: audit is required.
+        """
+        if self._audit is Audit.REQUIRED:
+            raise reason
+        with self._lock:
+            before, _ = self._dropped.get(session_id, (0, ""))
+            self._dropped[session_id] = (before + events, str(reason))
+        _told.error(
+            "log.events.dropped", log=self._name, session=session_id, events=events, reason=str(reason)
+        )
 
     def _take(self, append: Append) -> int | None:
         """Take an append for a later commit; ``None`` if that cannot be. The lock is held."""
@@ -274,17 +284,7 @@ class Writer:
         if self._write_to_spool(append):
             self._wake()
             return self._accept(append)
-        if self._audit is Audit.REQUIRED:
-            raise away
-        events, _ = self._dropped.get(append.session_id, (0, ""))
-        self._dropped[append.session_id] = (events + _told_events(append), str(away))
-        _told.error(
-            "log.events.dropped",
-            log=self._name,
-            session=append.session_id,
-            events=len(append),
-            reason=str(away),
-        )
+        self.drop(append.session_id, _told_events(append), away)
         return append.expected
 
     def _accept(self, append: Append) -> int:
@@ -318,6 +318,21 @@ class Writer:
         self._changed.wait_for(lambda: not self._committing and (not self._queue or self._away is not None))
         self._hurry -= 1
 
+    def _bring_all(self) -> None:
+        """Wait until the database has everything, or does not answer. The lock is held."""
+        self._wait_for_commits()
+        while self._is_away():
+            self._next_attempt = 0.0
+            self._wake()
+            self._changed.wait_for(lambda: self._away is None or self._next_attempt > 0, PATIENCE_SECONDS)
+            if self._is_away():
+                return
+            # What waited in memory is not in the spool that was just drained.
+            self._wait_for_commits()
+
+    def _is_away(self) -> bool:
+        return self._away is not None
+
     def _write_to_spool(self, append: Append) -> bool:
         # What waits in memory is older.
         if self._away is not None and not self._spool_queue():
@@ -341,7 +356,9 @@ class Writer:
                 self._committer = self._make_committer()
             try:
                 return self._committer.commit(appends)
-            except (DataError, IntegrityError) as error:
+            except DBAPIError as error:
+                if not _is_fault_of_an_event(error):
+                    raise
                 if len(appends) == 1:
                     reason = str(error.orig).splitlines()[0]
                     raise InvalidEvent(
@@ -372,7 +389,8 @@ class Writer:
         _told.error("log.append.rejected", log=self._name, session=append.session_id, reason=str(error))
         self._backlog.reject(append)
         with self._changed:
-            self._failed[append.session_id] = error
+            # What follows fails because of it, and is not the reason.
+            self._failed.setdefault(append.session_id, error)
             self._accepted.pop(append.session_id, None)
 
     def _settle_batch(self, appends: Sequence[Append], results: Sequence[int | SessionConflict]) -> None:
@@ -522,6 +540,12 @@ class Writer:
         if len(appends) == 1:
             return self._commit_or_reject(appends[0])
         return self._commit(appends)
+
+
+def _is_fault_of_an_event(error: DBAPIError) -> bool:
+    # Classes of SQLSTATE: data, integrity, and what is too large for an index. No retry will help.
+    state = getattr(error.orig, "sqlstate", None) or ""
+    return isinstance(error, DataError | IntegrityError) or state[:2] in ("22", "23", "54")
 
 
 def _told_events(append: Append) -> int:

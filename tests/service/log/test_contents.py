@@ -139,12 +139,17 @@ def test_a_file_that_is_no_key_is_refused(tmp_path: Path, content: bytes) -> Non
     assert (tmp_path / "key").read_bytes() == content
 
 
-def test_a_key_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+def test_a_key_that_cannot_be_made_is_told_or_counted(tmp_path: Path) -> None:
+    path = str(tmp_path / "log.db")
+    nowhere = LogOptions(key_file="/proc/nowhere/key")
     with (
-        EventLog.open(str(tmp_path / "log.db"), LogOptions(key_file="/proc/nowhere/key")) as log,
+        EventLog.open(path, replace(nowhere, audit="required")) as log,
         pytest.raises(LogUnavailable, match="KEY_FILE"),
     ):
         log.append("s", 0, small_session())
+    with EventLog.open(path, nowhere) as log:
+        assert log.append("s", 0, small_session()) == 0
+        assert log.sessions() == []
 
 
 def test_of_many_that_make_a_key_all_get_the_same(tmp_path: Path) -> None:
@@ -297,3 +302,15 @@ def test_a_content_that_is_not_json_is_refused(tmp_path: Path) -> None:
         with pytest.raises(Exception, match="content cannot be stored"):
             log.append("s", 0, [record])
         assert json.dumps(log.sessions()) == "[]"
+
+
+def test_what_comes_after_an_erasure_has_a_key_of_its_own(location: str) -> None:
+    with EventLog.open(location, FULL) as log:
+        log.append("s", 0, [records(requested())[0]._replace(content="before")])
+        log.erase("s")
+        log.append("s", 1, [records(requested(), first=2)[0]._replace(content="after")])
+        log.flush()
+
+        with pytest.raises(ContentErased):
+            log.content("s", 1)
+        assert log.content("s", 2) == "after"

@@ -19,7 +19,13 @@ import pytest
 from sqlalchemy import event
 
 from context_paging.domain.errors import InvalidEvent
-from context_paging.domain.events import AuditInterrupted, ModelSelected, SessionShutDown, StatusPublished
+from context_paging.domain.events import (
+    AuditInterrupted,
+    ModelSelected,
+    SessionShutDown,
+    SessionStarted,
+    StatusPublished,
+)
 from context_paging.service.log import (
     Audit,
     Durability,
@@ -544,6 +550,61 @@ def test_a_fault_of_the_code_itself_takes_one_append_and_not_the_log(
         assert texts(log, "t") == ["0", "1", "2"]
         assert texts(log) == ["0"]
         assert log.rebuild() == 2
+
+
+def test_flush_waits_for_what_waited_in_memory_while_the_database_was_away(tmp_path: Path) -> None:
+    path = tmp_path / "log.db"
+    with EventLog.open(str(path), LogOptions(spool=False)) as log:
+        log.append("s", 0, [status(0)])
+        with Outage(log).now():
+            for number in range(1, 500):
+                log.append("s", number, [status(number)])
+            log.settle()
+
+        log.flush()
+
+        assert count(path) == 500
+
+
+def test_a_forked_child_reads_with_connections_of_its_own(postgres: str, tmp_path: Path) -> None:
+    with EventLog.open(postgres, LogOptions(spool=tmp_path / "spool")) as log:
+        log.append("s", 0, [status(0)])
+        log.flush()
+        assert len(log.sessions()) == 1
+        child = os.fork()
+        wrong = 0
+        try:
+            for _ in range(100):
+                wrong += len(log.sessions()) != 1
+        except LogUnavailable:
+            wrong += 1
+        if child == 0:
+            os._exit(wrong)
+        _, wait_status = os.waitpid(child, 0)
+
+        assert (wrong, os.waitstatus_to_exitcode(wait_status)) == (0, 0)
+
+
+def test_what_an_index_cannot_hold_takes_one_append_and_not_the_log(postgres: str, tmp_path: Path) -> None:
+    wide = "".join(chr(0x20000 + 7919 * number % 40000) for number in range(500))
+    options = LogOptions(spool=tmp_path / "spool")
+    with EventLog.open(postgres, options) as log:
+        log.append("ok", 0, [status(0, "ok")])
+        with pytest.raises(InvalidEvent, match="index"):
+            log.append("s", 0, records(SessionStarted(reason="new", host=wide), (requested(), wide)))
+        for number in range(1, 5):
+            log.append("ok", number, [status(number, "ok")])
+        log.flush()
+        assert texts(log, "ok") == ["0", "1", "2", "3", "4"]
+
+
+def test_the_reason_of_a_refusal_is_not_hidden_by_what_followed(tmp_path: Path) -> None:
+    with EventLog.open(str(tmp_path / "log.db")) as log:
+        log.append("s", 0, [status(0)])
+        with pytest.raises(InvalidEvent, match="500"):
+            log.append("s", 1, [status(1)._replace(event_id="x" * 501)])
+        assert log.append("s", 1, [status(1)]) == 2
+        log.flush()
 
 
 def test_a_closed_log_takes_nothing(tmp_path: Path) -> None:
