@@ -16,6 +16,7 @@ from context_paging.domain.events import (
     UnitSize,
 )
 
+from .log.errors import UnknownCall
 from .log.reader import LEADING_EVENTS
 from .log.records import StoredCall, StoredEvent
 
@@ -93,6 +94,7 @@ def explain(log: EventLog, call: StoredCall) -> Postmortem:
 
     Raises:
         InvalidEvent: a stored event of the call cannot be read.
+        UnknownCall: nothing was decided about it.
     """
     earliest = max(0, call.sequence - 1 - LEADING_EVENTS - EVENTS_BEFORE)
     found = list(log.events(call.session_id, earliest, call.last_sequence))
@@ -100,7 +102,10 @@ def explain(log: EventLog, call: StoredCall) -> Postmortem:
     first = during[0].sequence
     before = tuple(stored for stored in found if stored.sequence < first)[-EVENTS_BEFORE:]
     events: list[Event] = [stored.event for stored in during]
-    outcome = next(e for e in events if isinstance(e, ContextSelected | ContextAborted | ContextBypassed))
+    outcomes = [e for e in events if isinstance(e, ContextSelected | ContextAborted | ContextBypassed)]
+    if not outcomes:
+        raise UnknownCall(f"the log does not tell what was decided about call {call.call_id!r}")
+    outcome = outcomes[0]
     return Postmortem(
         call,
         "Paging was off: everything went out as it was."

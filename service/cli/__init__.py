@@ -47,5 +47,9 @@ def main() -> None:
         # The reader of a pipe has seen enough.
         sys.stderr.close()
         sys.exit(0)
+    except OSError as error:
+        where = "" if error.filename is None else f"{error.filename}: "
+        print(f"context-paging: {where}{error.strerror or error}", file=sys.stderr)
+        sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)

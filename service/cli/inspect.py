@@ -140,7 +140,8 @@ def timeline_command(
 def tail_command(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with events as they come.")] = False,
     after: Annotated[
-        int | None, typer.Option("--after", min=0, metavar="POSITION", help="Begin behind this position.")
+        int | None,
+        typer.Option("--after", min=0, max=2**63 - 1, metavar="POSITION", help="Begin behind this position."),
     ] = None,
     last: Annotated[
         int, typer.Option("--last", min=0, help="Without --after: begin with the newest so many.")
@@ -267,6 +268,7 @@ _TEXT_COLUMNS = frozenset(
 
 def _print_table(names: list[str], rows: list[list[str]]) -> None:
     from rich.table import Table
+    from rich.text import Text
 
     from .console import output
 
@@ -283,5 +285,6 @@ def _print_table(names: list[str], rows: list[list[str]]) -> None:
             name, justify="left" if is_text else "right", no_wrap=name != "outcome", overflow=overflow
         )
     for row in rows:
-        table.add_row(*row)
+        # What hosts chose is no markup, and may hold what no terminal shows.
+        table.add_row(*(Text(_printable(cell)) for cell in row))
     console.print(table)

@@ -91,7 +91,7 @@ def _check_anchor(event_log: EventLog, path: Path, public_key: Path | None) -> l
 
     try:
         anchor = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InvalidAnchor(f"{path} cannot be read: {error}") from None
     checked = event_log.check_anchor(anchor, None if public_key is None else load_public_key(public_key))
     return [

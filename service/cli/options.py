@@ -53,10 +53,10 @@ def moment_of(text: str | None, hint: str) -> datetime | None:
     try:
         if unit in _UNITS and number.isdecimal():
             return datetime.now(UTC) - timedelta(**{_UNITS[unit]: int(number)})
-        moment = datetime.fromisoformat(text)
+        given = datetime.fromisoformat(text)
+        return (given if given.tzinfo is not None else given.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError):
         raise typer.BadParameter(
             f"{text!r} is no time; write 2026-03-01, 2026-03-01T12:00+01:00, or 12h, 7d, 4w for so long ago",
             param_hint=hint,
         ) from None
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -47,6 +48,9 @@ def open_engine(location: str) -> Engine:
     with telling_errors(name_of(engine.url)):
         try:
             _ensure_schema(engine)
+        except (ValueError, OverflowError) as error:
+            engine.dispose()
+            raise LogUnavailable(f"the log {name_of(engine.url)} cannot be opened: {error}") from None
         except BaseException:
             engine.dispose()
             raise
@@ -60,7 +64,10 @@ def bare_engine(location: str) -> Engine:
         LogUnavailable: there is no such kind of database.
     """
     url = _url(location)
-    return _sqlite_engine(url) if url.get_backend_name() == "sqlite" else _server_engine(url)
+    try:
+        return _sqlite_engine(url) if url.get_backend_name() == "sqlite" else _server_engine(url)
+    except ValueError as error:
+        raise _unusable(url.drivername + "://", str(error)) from None
 
 
 def name_of(url: URL) -> str:
@@ -94,8 +101,13 @@ def reading(connection: Connection) -> Connection:
 
 def _url(location: str) -> URL:
     if "://" not in location:
-        path = Path(location).expanduser()
-        if not path.parent.is_dir():
+        try:
+            path = Path(location).expanduser()
+            os.fsencode(path)
+            is_folder = path.parent.is_dir()
+        except (RuntimeError, ValueError) as error:
+            raise LogUnavailable(f"{location!r} cannot be the path of a log: {error}") from None
+        if not is_folder:
             raise LogUnavailable(f"the folder {path.parent} of the log does not exist; make it first")
         return URL.create("sqlite", database=str(path))
     try:

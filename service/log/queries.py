@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
-from sqlalchemy import ColumnElement, Row, Select, and_, or_, select
+from sqlalchemy import ColumnElement, Row, Select, and_, func, or_, select
 
+from .column_types import storable
 from .errors import InvalidQuery
 from .records import StoredCall, StoredEvent, StoredSession
 from .tables import events, provider_calls, sessions
@@ -105,7 +106,9 @@ def session_statement(query: SessionQuery, cursor: str | None, limit: int) -> Se
     session = sessions.c
     conditions: list[ColumnElement[bool]] = []
     if query.prefix:
-        conditions.append(session.session_id.startswith(query.prefix, autoescape=True))
+        # Not LIKE, to which SQLite's small and capital letters are the same.
+        prefix = storable(query.prefix)
+        conditions.append(func.substr(session.session_id, 1, len(prefix)) == prefix)
     if query.host is not None:
         conditions.append(session.host == query.host)
     if query.model is not None:
@@ -184,7 +187,10 @@ def _place(cursor: str, order: list[Any]) -> list[Any]:
         if not isinstance(place, list) or len(place) != len(order):
             raise ValueError("another number of columns")
         if len(order) == 1:
-            return [int(place[0])]
+            number = int(place[0])
+            if abs(number) >= 2**63:
+                raise ValueError("a number out of range")
+            return [number]
         return [datetime.fromisoformat(place[0]), str(place[1])]
-    except (ValueError, TypeError, Base64Error, UnicodeError) as error:
+    except (ValueError, TypeError, OverflowError, Base64Error, UnicodeError) as error:
         raise InvalidQuery(f"{cursor!r} is not the cursor of a page of this query: {error}") from None

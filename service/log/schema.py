@@ -68,7 +68,7 @@ def move(location: str, revision: str, *, down: bool = False) -> str | None:
         with telling_errors(name_of(engine.url)), migrating(engine) as connection:
             try:
                 (downgrade if down else upgrade)(connection, revision)
-            except CommandError as error:
+            except (CommandError, AssertionError, ValueError) as error:
                 raise SchemaMismatch(f"the schema cannot be moved to {revision!r}: {error}") from None
             return revision_of(connection)
     finally:

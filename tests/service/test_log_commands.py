@@ -218,3 +218,41 @@ def test_variables_say_how_the_log_is_kept(
         ]
     assert [{"role": "user", "content": "go"}] in kept
     assert os.listdir(shell.home).count("l.db.key") == 0
+
+
+@pytest.mark.parametrize("name", ["[/red]x", "[red]x[/red]", "\ud800x", "a\x00b"], ids=ascii)
+def test_ids_that_look_like_something_else_are_shown_as_they_are(shell: Shell, name: str) -> None:
+    with EventLog.open(str(shell.home / "l.db")) as log:
+        log.append(name, 0, small_session(name), label=name)
+
+    shown = name.encode("utf-8", "backslashreplace").decode()
+    assert shown.replace("\x00", "") in shell("sessions", *LOG).stdout.replace("\x00", "")
+    shell("calls", *LOG)
+    shell("tail", *LOG)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("tail", "--after", "99999999999999999999"), 2),
+        (("timeline", "first", "--cursor", "WzEwMDAwMDAwMDAwMDAwMDAwMDAwMDBd"), 1),
+        (("timeline", "first", "--cursor", "W0luZmluaXR5XQ"), 1),
+        (("timeline", "FIRST"), 1),
+        (("calls", "--since", "0001-01-01T00:00+05:00"), 2),
+        (("anchor", "--key", "key.pem", "--output", "no/such.json"), 1),
+        (("verify", "--anchor", "deep.json"), 1),
+        (("db", "upgrade", "heads+1"), 1),
+    ],
+)
+def test_odd_arguments_are_one_clear_line(filled: Shell, arguments: tuple[str, ...], code: int) -> None:
+    filled("anchor-key", "key.pem")
+    (filled.home / "deep.json").write_text("[" * 100_000)
+
+    assert filled(*arguments, *LOG, code=code).stderr
+
+
+@pytest.mark.parametrize(
+    "location", ["~nosuch/x.db", "postgresql+psycopg://h:port/x", "sqlite:///d.db?timeout=abc"]
+)
+def test_odd_locations_are_one_clear_line(shell: Shell, location: str) -> None:
+    assert "context-paging: " in shell("sessions", "--log", location, code=1).stderr

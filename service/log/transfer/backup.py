@@ -12,7 +12,8 @@ from ..engine import file_of
 from ..errors import LogUnavailable
 from ..store import EventLog
 
-PAGES_AT_ONCE = 1_024
+ALL_PAGES = -1
+"""In pieces, the copy would begin anew whenever another process commits. Writers go on all the same."""
 
 
 def backup(log: EventLog, target: Path, progress: Callable[[int, int], None] = lambda done, of: None) -> None:
@@ -37,7 +38,7 @@ def backup(log: EventLog, target: Path, progress: Callable[[int, int], None] = l
     try:
         draft.unlink(missing_ok=True)
         with closing(sqlite3.connect(source)) as origin, closing(sqlite3.connect(draft)) as copy:
-            origin.backup(copy, pages=PAGES_AT_ONCE, progress=lambda _, left, of: progress(of - left, of))
+            origin.backup(copy, pages=ALL_PAGES, progress=lambda _, left, of: progress(of - left, of))
             (answer,) = copy.execute("PRAGMA integrity_check").fetchone()
         if answer != "ok":
             raise LogUnavailable(f"the copy is damaged, and so is the log: {answer}")

@@ -42,6 +42,12 @@ def test_a_location_may_be_a_path(tmp_path: Path) -> None:
     assert (tmp_path / "log.db").exists()
 
 
+@pytest.mark.parametrize("name", ["a\0b.db", "\udcff\ud800.db"], ids=ascii)
+def test_what_is_no_path_is_unavailable(tmp_path: Path, name: str) -> None:
+    with pytest.raises(LogUnavailable):
+        EventLog.open(f"{tmp_path}/{name}")
+
+
 @pytest.mark.parametrize("name", ["durability", "audit", "payloads"])
 def test_an_option_that_is_none_is_a_typed_error(name: str) -> None:
     with pytest.raises(InvalidOption, match=f"{name} is 'perhaps'; it may be "):

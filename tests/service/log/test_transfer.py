@@ -7,6 +7,8 @@ import json
 import re
 import shutil
 import sqlite3
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing
@@ -17,7 +19,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from context_paging.domain.events import ModelSelected
+from context_paging.domain.events import ModelSelected, StatusPublished
 from context_paging.service.log import (
     EventLog,
     InvalidImport,
@@ -348,6 +350,40 @@ def test_a_backup_is_a_log_of_its_own_while_the_log_is_in_use(tmp_path: Path) ->
             assert copy.id == log.id
             assert [(r.finding, r.unchecked_seals) for r in copy.verify()] == [(None, 0)]
         assert told[-1][0] == told[-1][1]
+
+
+def test_a_backup_ends_although_another_process_goes_on(tmp_path: Path) -> None:
+    path = str(tmp_path / "log.db")
+    with EventLog.open(path, LogOptions(durability="sync")) as log:
+        log.append(
+            "s",
+            0,
+            [status(number)._replace(event=StatusPublished(text="y" * 1_000_000)) for number in range(40)],
+        )
+        script = (
+            "import sys\n"
+            "from context_paging.service.log import EventLog, LogOptions\n"
+            "from tests.service.log.test_durability import status\n"
+            "with EventLog.open(sys.argv[1], LogOptions(durability='sync')) as log:\n"
+            "    print('writing', flush=True)\n"
+            "    number = 0\n"
+            "    while True:\n"
+            "        number = log.append('w', number, [status(number, 'w')])\n"
+        )
+        writer = subprocess.Popen([sys.executable, "-c", script, path], stdout=subprocess.PIPE, text=True)
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "writing\n"
+        try:
+            backup(log, tmp_path / "copy.db")
+        finally:
+            still = writer.poll() is None
+            writer.kill()
+            writer.communicate()
+
+        assert still
+    with EventLog.open(str(tmp_path / "copy.db")) as copy:
+        assert copy.session("s").events == 40
+        assert all(result.finding is None for result in copy.verify())
 
 
 def test_a_backup_overwrites_nothing(tmp_path: Path) -> None:
