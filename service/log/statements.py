@@ -56,8 +56,7 @@ class Statement:
 
     def run(self, cursor: Any, values: Mapping[str, Any]) -> Any:
         """Run it for one set of values; the cursor."""
-        row = [values[name] for name in self.names]
-        return cursor.execute(self.text, self.bound(row))
+        return self.run_row(cursor, [values[name] for name in self.names])
 
     def run_row(self, cursor: Any, row: Sequence[Any]) -> Any:
         """Run it for values in the order of `names`; the cursor."""

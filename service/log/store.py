@@ -260,11 +260,10 @@ class EventLog(LogReader):
         Raises:
             UnknownSession: there is none with this id.
         """
-        with self.changing() as connection:
+        with self._erasing() as connection:
             erased = erase_contents(connection, session_id, datetime.now(UTC))
         if self._cipher is not None:
             self._cipher.forget(session_id)
-        self._empty_journal()
         return erased
 
     def retire(self, session_id: str) -> None:
@@ -273,15 +272,13 @@ class EventLog(LogReader):
         Raises:
             UnknownSession: there is none with this id.
         """
-        with self.changing() as connection:
+        with self._erasing() as connection:
             retire_session(connection, session_id, datetime.now(UTC))
-        self._empty_journal()
 
     def retire_before(self, before: datetime, progress: Callable[[int], None] = lambda done: None) -> int:
         """Take the sessions out whose last event is older than ``before``; how many they were."""
-        with self.changing() as connection:
+        with self._erasing() as connection:
             retired = retire_before(connection, before, datetime.now(UTC), progress)
-        self._empty_journal()
         return retired
 
     def rebuild(self, progress: Callable[[int, int], None] = lambda done, of: None) -> int:
@@ -350,6 +347,15 @@ class EventLog(LogReader):
             self._encoder = Encoder(self._the_key().fingerprint)
         return self._encoder(event)
 
+    @contextmanager
+    def _erasing(self) -> Iterator[Connection]:
+        """A write transaction whose deletions leave nothing in the files of a SQLite log."""
+        with self.changing() as connection:
+            if connection.dialect.name == "sqlite":
+                connection.exec_driver_sql("PRAGMA secure_delete = ON")
+            yield connection
+        self._empty_journal()
+
     def _empty_journal(self) -> None:
         # Pages from before the erasure must not stay in the write-ahead journal.
         if self._engine.dialect.name == "sqlite":
@@ -369,7 +375,4 @@ class EventLog(LogReader):
         """
         self._writer.settle()
         with telling_errors(self._name), self._engine.begin() as connection:
-            if connection.dialect.name == "sqlite":
-                # What is deleted is gone from the file, too.
-                connection.exec_driver_sql("PRAGMA secure_delete = ON")
             yield long_work(connection)

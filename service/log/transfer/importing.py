@@ -207,22 +207,9 @@ def _register_keys(connection: Connection, used: dict[str | None, datetime]) -> 
 
 
 def _row(event: StoredEvent, period: int) -> dict[str, Any]:
-    return {
-        "session_id": event.session_id,
-        "sequence": event.sequence,
-        "event_id": event.event_id,
-        "type": event.type,
-        "schema_version": event.schema_version,
-        "recorded_at": event.recorded_at,
-        "call_id": event.call_id,
-        "payload": event.payload,
-        "period": period,
-        "content_hash": event.content_hash,
-        "key_id": event.key_id,
-        "previous_hash": event.previous_hash,
-        "hash": event.hash,
-        "seal": event.seal,
-    }
+    # A position is this log's own.
+    columns = [column.name for column in events.c if column.name != "position"]
+    return {**{name: getattr(event, name) for name in columns}, "period": period}
 
 
 def _labels(folder: Path) -> dict[str, str]:
