@@ -71,3 +71,34 @@ class Positions(Generic[K]):
                 if kept:
                     copied._found[key] = kept if len(kept) > 1 else kept[0]
         return copied
+
+
+class GrowingSet(Generic[K]):
+    """A set that only grows. Adding makes a new one in O(1), and the old one stays as it was."""
+
+    __slots__ = ("_length", "_positions", "_total")
+
+    def __init__(self) -> None:
+        self._positions = Positions[K]()
+        # Shared by all sets made of one another: how many keys were added to the positions.
+        self._total = [0]
+        self._length = 0
+
+    def __contains__(self, key: K) -> bool:
+        return self._positions.count(key, self._length) > 0
+
+    def __len__(self) -> int:
+        return self._length
+
+    def with_key(self, key: K) -> GrowingSet[K]:
+        """This set and a key."""
+        if key in self:
+            return self
+        grown = GrowingSet[K]()
+        if self._total[0] == self._length:
+            grown._positions, grown._total = self._positions, self._total
+        else:
+            grown._positions, grown._total = self._positions.copy(self._length), [self._length]
+        grown._positions.add(key, self._length)
+        grown._length = grown._total[0] = self._length + 1
+        return grown

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from .entries import INVALIDATING, EntryRef
 from .history import History
 from .projection import Projection, project
+from .repair import OnInvalidStructure
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -25,21 +26,28 @@ class Branch:
     projection: Projection
     stable_slots: int = 0
     invalidating: tuple[EntryRef, ...] = ()
+    on_invalid: OnInvalidStructure = OnInvalidStructure.ABORT
 
     @staticmethod
-    def empty() -> Branch:
+    def empty(on_invalid: OnInvalidStructure = OnInvalidStructure.ABORT) -> Branch:
         """No entries."""
-        return Branch([], 0, History.empty(), Projection.empty())
+        return Branch([], 0, History.empty(on_invalid), Projection.empty(), on_invalid=on_invalid)
 
     @property
     def available(self) -> bool:
         """Whether there is a history; without one nothing is known of the stored conversation."""
         return self.history.error is None
 
+    def under(self, on_invalid: OnInvalidStructure) -> Branch:
+        """The same branch, with its broken exchanges dealt with in this way."""
+        if on_invalid is self.on_invalid:
+            return self
+        return _built(self._entries[: self.length], on_invalid)
+
     def changed(self, kept: int, appended: tuple[EntryRef, ...]) -> Branch:
         """The branch that keeps the first ``kept`` entries and continues with others."""
         if kept < self.length:
-            return _built([*self._entries[:kept], *appended])
+            return _built([*self._entries[:kept], *appended], self.on_invalid)
         entries = self._entries
         if len(entries) != self.length:
             entries = entries[: self.length]
@@ -47,7 +55,13 @@ class Branch:
         projection, stable = self._projected(entries, appended)
         history = self.history.appended(appended)
         return Branch(
-            entries, len(entries), history, projection, stable, self.invalidating + _invalidating(appended)
+            entries,
+            len(entries),
+            history,
+            projection,
+            stable,
+            self.invalidating + _invalidating(appended),
+            self.on_invalid,
         )
 
     def _projected(self, entries: list[EntryRef], appended: tuple[EntryRef, ...]) -> tuple[Projection, int]:
@@ -73,9 +87,9 @@ class Branch:
         return projection.appended(appended[start:]), stable
 
 
-def _built(entries: list[EntryRef]) -> Branch:
-    history = History.empty().appended(entries)
-    return Branch(entries, len(entries), history, project(entries), 0, _invalidating(entries))
+def _built(entries: list[EntryRef], on_invalid: OnInvalidStructure) -> Branch:
+    history = History.empty(on_invalid).appended(entries)
+    return Branch(entries, len(entries), history, project(entries), 0, _invalidating(entries), on_invalid)
 
 
 def _invalidating(entries: Iterable[EntryRef]) -> tuple[EntryRef, ...]:

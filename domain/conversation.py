@@ -122,10 +122,14 @@ class Conversation:
         return None if self.last is None else self.last.request
 
     @property
+    def paired(self) -> bool:
+        """Whether every exchange is complete, in place and free of strays."""
+        return self.last is None or (self.last.broken is None and self.last.exchange_complete)
+
+    @property
     def valid(self) -> bool:
-        """Whether every exchange is complete, in place and free of strays (design, section 6)."""
-        last = self.last
-        return last is None or (last.broken is None and not last.unowned_result and last.exchange_complete)
+        """The same, and stored results of the active request answer stored calls (design, section 6)."""
+        return self.paired and (self.last is None or not self.last.unowned_result)
 
     def at(self, index: int) -> Step:
         """The step at a position, in logarithmic time.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
+
 from .estimation import TokenEstimator
 from .events import (
     BranchRefreshed,
@@ -14,11 +16,14 @@ from .events import (
     SessionStarted,
     SettingsReadFailed,
     StatusPublished,
+    StructureRepaired,
     TrimTargetWarned,
 )
+from .messages import MessageRef
 from .reducers import Transition, transition_of
+from .repair import RepairKind
 from .selection import select
-from .state import SessionState
+from .state import SessionState, repair_key
 
 STATUS_TEXT = {True: "paging on", False: "paging off"}
 """What the status line shows (architecture, "Lifecycle")."""
@@ -31,12 +36,14 @@ def decide(state: SessionState, event: Event, estimator: TokenEstimator) -> tupl
             return (StatusPublished(text=STATUS_TEXT[state.enabled]),)
         case BranchRefreshed():
             error = state.branch.history.error
-            return () if error is None else (HistoryUnavailable(code=error),)
+            if error is not None:
+                return (HistoryUnavailable(code=error),)
+            return _untold(state, _stored_repairs(state)) if event.appended else ()
         case CompactionRequested():
             refused = transition_of(state, event) is Transition.COMPACTION_REFUSED
             return (CompactionCancelled(reason=event.reason),) if refused else ()
         case ContextRequested():
-            return (select(state, event, estimator),)
+            return (*_untold(state, _request_repairs(state)), select(state, event, estimator))
         case _:
             return ()
 
@@ -48,3 +55,39 @@ def trim_target_warning(state: SessionState) -> TrimTargetWarned | None:
     if not state.enabled or not settings.leaves_no_headroom or pair in state.warned:
         return None
     return TrimTargetWarned(token_budget=pair[0], trim_to_tokens=pair[1])
+
+
+def _untold(state: SessionState, repairs: Iterable[StructureRepaired]) -> tuple[StructureRepaired, ...]:
+    new = {repair_key(repair): repair for repair in repairs if repair_key(repair) not in state.repaired}
+    return tuple(new.values())
+
+
+def _stored_repairs(state: SessionState) -> Iterator[StructureRepaired]:
+    for repair in state.branch.history.repairs:
+        refs = [entry.message for entry in repair.entries if entry.message is not None]
+        yield _repaired(repair.kind, [entry.id for entry in repair.entries], refs)
+
+
+def _request_repairs(state: SessionState) -> Iterator[StructureRepaired]:
+    if state.request is None:
+        return
+    stored = state.branch.projection
+    for repair in state.request.repairs:
+        slots = [stored.find(ref, 0) for ref in repair.messages]
+        yield _repaired(
+            repair.kind, [stored.entry_id(slot) for slot in slots if slot is not None], repair.messages
+        )
+
+
+def _repaired(kind: RepairKind, entry_ids: list[str], messages: Sequence[MessageRef]) -> StructureRepaired:
+    call_ids = dict.fromkeys(
+        call_id
+        for ref in messages
+        for call_id in (*(call.id for call in ref.calls), *(() if ref.call_id is None else (ref.call_id,)))
+    )
+    return StructureRepaired(
+        kind=kind,
+        entry_ids=tuple(entry_ids),
+        call_ids=tuple(call_ids),
+        unstored=len(messages) - len(entry_ids),
+    )

@@ -14,6 +14,7 @@ from .cut import Cut, Fallback, Frontier, FrontierKind, Notice
 from .entries import EntryRef
 from .errors import HistoryErrorCode, SelectionErrorCode
 from .messages import MessageRef
+from .repair import RepairKind
 
 SCHEMA_VERSION = 2
 
@@ -298,6 +299,67 @@ class StatusPublished:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StructureRepaired:
+    """A broken exchange was repaired, where it was first met (design, section 13).
+
+    Attributes:
+        entry_ids: stored entries that were left out or moved, or whose exchange was.
+        call_ids: the tool calls concerned.
+        unstored: how many messages concerned are in the request only.
+    """
+
+    type: Literal["structure-repaired"] = "structure-repaired"
+    kind: RepairKind
+    entry_ids: tuple[str, ...] = ()
+    call_ids: tuple[str, ...] = ()
+    unstored: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveryToolCalled:
+    """The model called a recovery tool. Of the parameters, sizes and ids are kept, no content.
+
+    Attributes:
+        query_characters: how long the query is.
+        offset: where the page begins, in UTF-16 code units; ``limit`` is how many are asked for.
+    """
+
+    type: Literal["recovery-tool-called"] = "recovery-tool-called"
+    tool: str
+    history_ids: tuple[str, ...] = ()
+    call_id: str | None = None
+    query_characters: int | None = None
+    offset: int | None = None
+    limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveryToolAnswered:
+    """A recovery tool answered with so many characters (UTF-16 code units) about these items.
+
+    Attributes:
+        total_characters: length of the whole output that a page is of.
+        next_offset: where the next page begins; ``None`` behind the last.
+    """
+
+    type: Literal["recovery-tool-answered"] = "recovery-tool-answered"
+    tool: str
+    characters: int
+    history_ids: tuple[str, ...] = ()
+    total_characters: int | None = None
+    next_offset: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveryToolRejected:
+    """A recovery tool refused a call."""
+
+    type: Literal["recovery-tool-rejected"] = "recovery-tool-rejected"
+    tool: str
+    code: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AuditInterrupted:
     """Events of the session before this one could not be logged, and are missing from the log."""
 
@@ -326,5 +388,9 @@ Event = (
     | PagingToggled
     | TrimTargetWarned
     | StatusPublished
+    | StructureRepaired
+    | RecoveryToolCalled
+    | RecoveryToolAnswered
+    | RecoveryToolRejected
     | AuditInterrupted
 )

@@ -11,19 +11,24 @@ from dataclasses import dataclass
 from typing import Any
 
 from .errors import SelectionErrorCode
-from .messages import MAX_SAFE_INTEGER, is_number
+from .messages import MAX_SAFE_INTEGER, is_number, text
+from .repair import OnInvalidStructure
 
 DEFAULT_TOKEN_BUDGET = 128_000
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Resolved settings of a session; both token settings in tokens."""
+    """Resolved settings of a session; both token settings in tokens.
+
+    ``on_invalid_structure`` is set as ``onInvalidStructure`` (design, section 13).
+    """
 
     enabled: bool = True
     token_budget: int = DEFAULT_TOKEN_BUDGET
     trim_to_tokens: int = DEFAULT_TOKEN_BUDGET * 5 // 8
     trim_to_tokens_explicit: bool = False
+    on_invalid_structure: OnInvalidStructure = OnInvalidStructure.ABORT
 
     @property
     def leaves_no_headroom(self) -> bool:
@@ -67,6 +72,7 @@ def resolve_settings(
         token_budget=budget,
         trim_to_tokens=default_trim_target(budget) if target is None else target,
         trim_to_tokens_explicit=target is not None,
+        on_invalid_structure=_structure_policy(sources),
     )
 
 
@@ -102,6 +108,12 @@ def _section(source: Any) -> Mapping[str, Any]:
 
 def _token_setting(sources: list[Mapping[str, Any]], name: str) -> int | None:
     return next((int(source[name]) for source in sources if _is_token_count(source.get(name))), None)
+
+
+def _structure_policy(sources: list[Mapping[str, Any]]) -> OnInvalidStructure:
+    known = {policy.value: policy for policy in OnInvalidStructure}
+    chosen = (known.get(text(source.get("onInvalidStructure"))) for source in sources)
+    return next((policy for policy in chosen if policy is not None), OnInvalidStructure.ABORT)
 
 
 def _is_token_count(value: Any) -> bool:

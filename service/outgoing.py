@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from context_paging.domain.conversation import Conversation
 from context_paging.domain.messages import Message, MessageRef
 
 
@@ -18,12 +17,12 @@ class OutgoingMessages:
     def changes(
         self,
         outgoing: Sequence[Message],
-        conversation: Conversation,
+        requested: Callable[[int], MessageRef],
         digest: Callable[[Message], MessageRef],
     ) -> tuple[int, tuple[MessageRef, ...]]:
         """How many leading messages are those of the previous request, and the digests of the others.
 
-        ``conversation`` is that of the previous request.
+        ``requested`` gives a message of the previous request by its position.
         """
         known = self._messages
         limit = min(len(known), len(outgoing))
@@ -34,7 +33,7 @@ class OutgoingMessages:
         refs: list[MessageRef] = []
         while reused < limit:
             ref = digest(outgoing[reused])
-            if ref.fingerprint != conversation.at(reused).ref.fingerprint:
+            if ref.fingerprint != requested(reused).fingerprint:
                 refs.append(ref)
                 break
             reused += 1

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from os import PathLike
+from pathlib import Path
 from secrets import token_hex
 from typing import Any, Literal, Protocol
 
@@ -30,6 +32,7 @@ from context_paging.domain.events import (
     Event,
     ModelSelected,
     PagingToggled,
+    RecoveryToolRejected,
     SessionShutDown,
     SessionStarted,
     SettingsReadFailed,
@@ -37,13 +40,18 @@ from context_paging.domain.events import (
     TurnEnded,
 )
 from context_paging.domain.messages import Message, MessageRef, digest, text_content
+from context_paging.domain.recovery.errors import RecoveryErrorCode, RecoveryRefused
+from context_paging.domain.recovery.terms import Analyzer, plain_terms
+from context_paging.domain.recovery.tools import RecoveryTools
 from context_paging.domain.reducers import evolve
 from context_paging.domain.selection.notices import notice_message
 from context_paging.domain.state import SessionState
+from context_paging.domain.stats import SessionStatistics, session_statistics, statistics_text
 
 from .log.records import Record
 from .notifications import Notification, notifications_of
 from .outgoing import OutgoingMessages
+from .recovery_events import answered_event, called_event
 from .stored_session import StoredSession
 
 USAGE = "Usage: /context-paging [on|off|status|stats]"
@@ -121,10 +129,24 @@ class ContextReply(Reply):
         return self._messages
 
 
+@dataclass(frozen=True, slots=True)
+class ToolReply(Reply):
+    """The answer of a recovery tool.
+
+    Attributes:
+        result: the exact result, as JSON values. Its objects may be the host's own: not to be changed.
+        text: what the model is given, at most 8,000 characters.
+    """
+
+    result: Mapping[str, Any] = field(default_factory=dict)
+    text: str = ""
+
+
 class Session:
     """A live session. One method a host callback; not to be shared between threads.
 
-    ``host`` names the agent program in the log. ``sequence`` is where the log's session ends, if it has one
+    ``host`` names the agent program in the log. ``session_file`` is where the host stores the session: its
+    size is all that is read of it. ``sequence`` is where the log's session ends, if it has one
     with this id already: see `EventLog.last_sequence`.
     """
 
@@ -134,8 +156,10 @@ class Session:
         *,
         sink: EventSink | None = None,
         estimator: TokenEstimator | None = None,
+        analyzer: Analyzer = plain_terms,
         host: str = "python",
         label: str | None = None,
+        session_file: str | PathLike[str] | None = None,
         sequence: int = 0,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         new_id: Callable[[], str] = lambda: token_hex(16),
@@ -143,6 +167,7 @@ class Session:
         self.id = session_id
         self.host = host
         self.label = label
+        self.session_file = session_file
         self._sink = sink
         self._keeps_content = sink is not None and sink.keeps_content
         self._estimator = estimator or HeuristicEstimator()
@@ -152,6 +177,7 @@ class Session:
         self._state = SessionState()
         self._stored = StoredSession(self._estimator)
         self._outgoing = OutgoingMessages()
+        self._tools = RecoveryTools(self._stored.entries.__getitem__, analyzer)
         self._call_id: str | None = None
         self._window: float | None = None
 
@@ -227,7 +253,7 @@ class Session:
             events = self._commit([ContextBypassed(messages=len(outgoing))], call_id, outgoing)
             self._call_id = call_id
             return ContextReply(events, (), call_id, None, list(outgoing))
-        reused, appended = self._outgoing.changes(outgoing, self._state.conversation, self._digest)
+        reused, appended = self._outgoing.changes(outgoing, self._state.requested, self._digest)
         request = ContextRequested(
             reused=reused,
             appended=appended,
@@ -242,7 +268,7 @@ class Session:
         self._call_id = call_id
         outcome = events[-1]
         assert isinstance(outcome, ContextSelected | ContextAborted)
-        sent = _sent_messages(outgoing, outcome) if isinstance(outcome, ContextSelected) else []
+        sent = self._sent(outgoing, outcome) if isinstance(outcome, ContextSelected) else []
         return ContextReply(events, notifications_of(events), call_id, outcome, sent)
 
     def turn_end(self, entry_id: str | None = None, *, response: Message | None = None) -> Reply:
@@ -272,7 +298,8 @@ class Session:
 
     def select_model(self, model: str | None = None, context_window: float | None = None) -> Reply:
         """The host switched models."""
-        self._window = context_window
+        if context_window is not None:
+            self._window = context_window
         return self._take(ModelSelected(model=model, context_window=context_window))
 
     def before_compaction(self, reason: str) -> Reply:
@@ -296,9 +323,49 @@ class Session:
             case "" | "status":
                 return Reply((), (self._status(),))
             case "stats":
-                return Reply((), (Notification("info", self._stats()),))
+                return Reply((), (Notification("info", statistics_text(self.statistics())),))
             case _:
                 return Reply((), (Notification("warning", USAGE),))
+
+    def tool(self, name: str, parameters: Any) -> ToolReply:
+        """The model called a recovery tool.
+
+        Raises:
+            RecoveryRefused: paging is off, the parameters do not fit, or name what is not there. The log has
+                the refusal.
+            LogUnavailable, SessionConflict: the log did not take the events; nothing has changed.
+        """
+        called = called_event(name, parameters)
+        state, events = self._state, list[Event]()
+        try:
+            if not state.enabled:
+                raise RecoveryRefused(
+                    RecoveryErrorCode.PAGING_DISABLED,
+                    "context paging is off for this session, so nothing is outside of the window",
+                )
+            state, events = self._fold(state, self._refreshed())
+            answer = self._tools.call(state.branch.history, name, parameters)
+        except RecoveryRefused as refused:
+            rejected = RecoveryToolRejected(tool=called.tool, code=refused.reason)
+            state, further = self._fold(state, [called, rejected])
+            self._store(state, [*events, *further], self._call_id)
+            raise
+        state, further = self._fold(state, [called, answered_event(name, answer)])
+        events = list(self._store(state, [*events, *further], self._call_id))
+        return ToolReply(tuple(events), notifications_of(events), answer.result, answer.text)
+
+    def statistics(self) -> SessionStatistics:
+        """What there is to know of the stored session and its latest request. Changes nothing."""
+        return session_statistics(
+            self._stored.digested(),
+            self._stored.branch_refs(),
+            settings=self._state.settings,
+            enabled=self._state.enabled,
+            latest=self._state.latest_input,
+            estimator=self._estimator,
+            model_window=self._window,
+            stored_bytes=self._stored_bytes(),
+        )
 
     def shut_down(self) -> Reply:
         """The host closed the session."""
@@ -318,14 +385,22 @@ class Session:
         return list(decide(self._state, refreshed, self._estimator))
 
     def _commit(self, events: Iterable[Event], call_id: str | None, content: Any = None) -> tuple[Event, ...]:
-        state, taken = self._state, []
+        return self._store(*self._fold(self._state, events), call_id, content)
+
+    def _fold(self, state: SessionState, events: Iterable[Event]) -> tuple[SessionState, list[Event]]:
+        taken: list[Event] = []
         for event in events:
             state = evolve(state, event)
             taken.append(event)
             for decision in decide(state, event, self._estimator):
                 state = evolve(state, decision)
                 taken.append(decision)
-        if self._sink is not None:
+        return state, taken
+
+    def _store(
+        self, state: SessionState, taken: list[Event], call_id: str | None, content: Any = None
+    ) -> tuple[Event, ...]:
+        if self._sink is not None and taken:
             now = self._now()
             first_id = self._new_id()
             records = [
@@ -353,6 +428,22 @@ class Session:
             case _:
                 return None
 
+    def _sent(self, outgoing: Sequence[Message], selected: ContextSelected) -> list[Message]:
+        sent: list[Message] = []
+        if selected.notice is not None:
+            sent.append(notice_message(selected.notice.text))
+        repaired = self._state.request is not None
+        texts = {item.index: item.text for item in selected.replaced}
+        for first, last in selected.kept:
+            if not repaired and not texts:
+                sent.extend(outgoing[first : last + 1])
+                continue
+            for position in range(first, last + 1):
+                message = outgoing[self._state.host_position(position)]
+                text = texts.get(position)
+                sent.append(message if text is None else {**message, "content": text_content(text)})
+        return sent
+
     def _digest(self, message: Message) -> MessageRef:
         return self._stored.known_ref(message) or digest(message, self._estimator)
 
@@ -360,37 +451,14 @@ class Session:
         enabled = "on" if self._state.enabled else "off"
         return Notification("info", f"Context paging is {enabled} for this session.")
 
-    def _stats(self) -> str:
-        state = self._state
-        latest = state.latest_input
-        budget = min(state.settings.token_budget, self._window or state.settings.token_budget)
-        tokens = "unavailable"
-        if latest is not None:
-            tokens = f"{'~' if latest.estimated else ''}{latest.tokens:,.0f}"
-        return "\n".join(
-            [
-                f"Context paging: {'on' if state.enabled else 'off'}",
-                f"Input tokens of the latest request: {tokens}",
-                f"Paging budget: {budget:,.0f}{'' if state.enabled else ' (inactive)'}",
-                f"History items on this branch: {state.branch.history.length:,}",
-            ]
-        )
+    def _stored_bytes(self) -> int | None:
+        if self.session_file is None:
+            return None
+        try:
+            return Path(self.session_file).stat().st_size
+        except OSError:
+            return None
 
 
 def _section(source: Any) -> Any:
     return source.get("contextPaging") if isinstance(source, Mapping) else None
-
-
-def _sent_messages(original: Sequence[Message], selected: ContextSelected) -> list[Message]:
-    sent: list[Message] = []
-    if selected.notice is not None:
-        sent.append(notice_message(selected.notice.text))
-    for first, last in selected.kept:
-        sent.extend(original[first : last + 1])
-    if selected.replaced:
-        texts = {id(original[item.index]): item.text for item in selected.replaced}
-        sent = [
-            {**message, "content": text_content(texts[id(message)])} if id(message) in texts else message
-            for message in sent
-        ]
-    return sent

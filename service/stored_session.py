@@ -104,10 +104,17 @@ class StoredSession:
             self._path.append(entry_id)
             self._extend_messages(entry_id)
 
+    def digested(self) -> list[tuple[Entry, EntryRef]]:
+        """All entries with their digests, in the order they were added."""
+        return [(entry, self._refs[entry_id]) for entry_id, entry in self._entries.items()]
+
+    def branch_refs(self, start: int = 0) -> tuple[EntryRef, ...]:
+        """Digests of the active branch, from a position on."""
+        return tuple(self._refs[entry_id] for entry_id in self._path[start:])
+
     def refresh(self) -> BranchRefreshed:
         """What changed on the branch since the last acknowledged refresh."""
-        kept = self._acknowledged
-        return BranchRefreshed(kept=kept, appended=tuple(self._refs[i] for i in self._path[kept:]))
+        return BranchRefreshed(kept=self._acknowledged, appended=self.branch_refs(self._acknowledged))
 
     def acknowledge(self) -> None:
         """Confirm the last `refresh`."""

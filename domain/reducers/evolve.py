@@ -8,7 +8,14 @@ from ..events import Event
 from ..state import SessionState
 from .calibration import calibration_after
 from .cut import cut_after
-from .lifecycle import latest_input_after, override_after, seen_after, settings_after, warned_after
+from .lifecycle import (
+    latest_input_after,
+    override_after,
+    repaired_after,
+    seen_after,
+    settings_after,
+    warned_after,
+)
 from .projection import project
 from .table import TABLE
 from .transitions import transition_of
@@ -30,4 +37,5 @@ def evolve(state: SessionState, event: Event) -> SessionState:
         cut=cut_after(state.cut, effects.cut, event),
         calibration=calibration_after(state, effects.calibration, event),
         latest_input=latest_input_after(state.latest_input, effects.latest_input, event),
+        repaired=repaired_after(state.repaired, effects.repairs, event),
     )

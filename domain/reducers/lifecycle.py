@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
+from ..arena import GrowingSet
 from ..events import (
     CompactionSucceeded,
     ContextSelected,
@@ -11,12 +12,13 @@ from ..events import (
     PagingToggled,
     SessionStarted,
     SettingsReadFailed,
+    StructureRepaired,
     TrimTargetWarned,
     TurnEnded,
 )
 from ..settings import DISABLED, Settings, resolve_settings
-from ..state import LatestInput, SessionState
-from .table import InputEffect, Override, Seen, Warnings
+from ..state import LatestInput, RepairKey, SessionState, repair_key
+from .table import InputEffect, Override, Repairs, Seen, Warnings
 from .transitions import unseen_entries
 
 
@@ -93,5 +95,18 @@ def latest_input_after(latest: LatestInput | None, effect: InputEffect, event: E
                 return LatestInput(measured, False)
             # An older measurement is of another request.
             return latest if latest is not None and latest.estimated else None
+        case _:
+            assert_never(effect)
+
+
+def repaired_after(repaired: GrowingSet[RepairKey], effect: Repairs, event: Event) -> GrowingSet[RepairKey]:
+    """The repairs that have been told after an event."""
+    match effect:
+        case Repairs.KEEP:
+            return repaired
+        case Repairs.CLEAR:
+            return GrowingSet()
+        case Repairs.ADD:
+            return repaired.with_key(repair_key(event)) if isinstance(event, StructureRepaired) else repaired
         case _:
             assert_never(effect)

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..events import BranchRefreshed, ContextRequested, Event
+from ..conversation import Conversation
+from ..events import BranchRefreshed, ContextRequested, Event, SessionStarted, SettingsReadFailed
+from ..repair import OnInvalidStructure
+from ..repaired_request import RepairedRequest
 from ..state import SessionState
+from .lifecycle import settings_after
 
 
 def project(state: SessionState, event: Event) -> SessionState:
     """Fold what an event says about messages."""
     match event:
+        case SessionStarted() | SettingsReadFailed():
+            on_invalid = settings_after(state.settings, event).on_invalid_structure
+            return _under(state, on_invalid)
         case BranchRefreshed():
             branch = state.branch.changed(event.kept, event.appended)
             stable = branch.stable_slots
@@ -20,7 +27,28 @@ def project(state: SessionState, event: Event) -> SessionState:
         case ContextRequested():
             stored = state.stored
             stable = state.branch.projection.length if state.stable_slots is None else state.stable_slots
-            conversation = state.conversation.followed_by(event.reused, event.appended, stored, stable)
-            return replace(state, conversation=conversation, stable_slots=None)
+            if state.request is None:
+                conversation = state.conversation.followed_by(event.reused, event.appended, stored, stable)
+                return replace(state, conversation=conversation, stable_slots=None)
+            request = state.request.followed_by(event.reused, event.appended)
+            conversation = state.conversation.followed_by(
+                request.unchanged, request.changed(), stored, stable
+            )
+            return replace(state, conversation=conversation, request=request, stable_slots=None)
         case _:
             return state
+
+
+def _under(state: SessionState, on_invalid: OnInvalidStructure) -> SessionState:
+    """The state with another way to deal with broken exchanges."""
+    if on_invalid is state.branch.on_invalid:
+        return state
+    branch = state.branch.under(on_invalid)
+    # The messages of the last request are kept, so that the next one need not name them again.
+    refs = [state.requested(position) for position in range(state.request_length)]
+    if on_invalid is OnInvalidStructure.ABORT:
+        conversation = Conversation().followed_by(0, refs, None, 0)
+        return replace(state, branch=branch, conversation=conversation, request=None, stable_slots=0)
+    request = RepairedRequest.empty().followed_by(0, refs)
+    conversation = Conversation().followed_by(0, request.changed(), None, 0)
+    return replace(state, branch=branch, conversation=conversation, request=request, stable_slots=0)

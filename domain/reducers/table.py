@@ -28,6 +28,7 @@ class Transition(Enum):
     SELECTED_BY_FALLBACK = "selection succeeded by fallback"
     ABORTED = "selection aborted"
     WARNED = "trim-target warning shown"
+    REPAIRED = "structure repaired"
 
 
 class Override(Enum):
@@ -79,6 +80,14 @@ class Seen(Enum):
     ADD = "+ id"
 
 
+class Repairs(Enum):
+    """What happens to the repairs that have been told."""
+
+    KEEP = "keep"
+    CLEAR = "cleared"
+    ADD = "+ repair"
+
+
 @dataclass(frozen=True, slots=True)
 class Effects:
     """One row of the table."""
@@ -89,14 +98,19 @@ class Effects:
     latest_input: InputEffect = InputEffect.KEEP
     warnings: Warnings = Warnings.KEEP
     seen: Seen = Seen.KEEP
+    repairs: Repairs = Repairs.KEEP
 
 
-def _reset(override: Override = Override.KEEP, seen: Seen = Seen.KEEP) -> Effects:
-    return Effects(override, CutEffect.RESET, CalibrationEffect.CLEAR, InputEffect.CLEAR, seen=seen)
+def _reset(
+    override: Override = Override.KEEP, seen: Seen = Seen.KEEP, repairs: Repairs = Repairs.KEEP
+) -> Effects:
+    return Effects(
+        override, CutEffect.RESET, CalibrationEffect.CLEAR, InputEffect.CLEAR, seen=seen, repairs=repairs
+    )
 
 
 TABLE: dict[Transition, Effects] = {
-    Transition.SESSION_STARTED: _reset(Override.CLEAR, Seen.CLEAR),
+    Transition.SESSION_STARTED: _reset(Override.CLEAR, Seen.CLEAR, Repairs.CLEAR),
     Transition.BRANCH_NAVIGATED: _reset(seen=Seen.CLEAR),
     Transition.MODEL_SELECTED: _reset(),
     Transition.COMPACTION_UNSEEN: _reset(seen=Seen.ADD),
@@ -119,5 +133,6 @@ TABLE: dict[Transition, Effects] = {
     ),
     Transition.ABORTED: Effects(),
     Transition.WARNED: Effects(warnings=Warnings.ADD),
+    Transition.REPAIRED: Effects(repairs=Repairs.ADD),
 }
 """Every row is complete: an effect that is not named keeps its part as it is."""

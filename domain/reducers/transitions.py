@@ -22,10 +22,14 @@ from ..events import (
     HistoryUnavailable,
     ModelSelected,
     PagingToggled,
+    RecoveryToolAnswered,
+    RecoveryToolCalled,
+    RecoveryToolRejected,
     SessionShutDown,
     SessionStarted,
     SettingsReadFailed,
     StatusPublished,
+    StructureRepaired,
     TrimTargetWarned,
     TurnEnded,
 )
@@ -73,11 +77,16 @@ def transition_of(state: SessionState, event: Event) -> Transition | None:
             return Transition.TURN_ENDED
         case TrimTargetWarned():
             return Transition.WARNED
+        case StructureRepaired():
+            return Transition.REPAIRED
         case (
             SessionShutDown()
             | ContextBypassed()
             | CompactionCancelled()
             | StatusPublished()
+            | RecoveryToolCalled()
+            | RecoveryToolAnswered()
+            | RecoveryToolRejected()
             | AuditInterrupted()
         ):
             return None

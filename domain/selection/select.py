@@ -42,7 +42,8 @@ def select(state: SessionState, request: ContextRequested, estimator: TokenEstim
             resident_tokens=0,
             frontier_before=state.frontier,
         )
-    if not state.conversation.valid:
+    # Under the repair policy a stored result may answer a call that only this request carries.
+    if not (state.conversation.valid if state.request is None else state.conversation.paired):
         return _invalid_structure(state)
     stored, anchor = state.stored, state.calibration.anchor
     costs = costs_of(state.conversation, stored, anchor, request.usage_tokens, request.resident_tokens)
@@ -197,7 +198,8 @@ def _invalid_structure(state: SessionState) -> ContextAborted:
         code=SelectionErrorCode.INVALID_MESSAGE_STRUCTURE,
         rule=Rule.STRUCTURE,
         message=f"{_what_is_wrong(last)} (outgoing message {step.index}, {where}). Every tool call "
-        "needs exactly one result right behind its assistant message; repair the stored conversation.",
+        "needs exactly one result right behind its assistant message; repair the stored conversation, or set "
+        'onInvalidStructure to "repair" to leave out what breaks it.',
         frontier_before=state.frontier,
     )
 

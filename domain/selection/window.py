@@ -80,12 +80,13 @@ def window_of(conversation: Conversation, steps: Iterable[Step], remainder: Unit
     The active turn's envelope and trailing messages are in the window wherever they stand.
     """
     last, active = conversation.last, conversation.active_request
+    answered = _answered_by_stored(last, active)
     before: list[Step] = []
     behind: list[Step] = []
     for step in steps:
         if active is None or step.request is not active:
             before.append(step)
-        elif not step.in_envelope and not _is_trailing(step):
+        elif not step.in_envelope and not _is_trailing(step, answered):
             behind.append(step)
     units = [] if remainder is None else [remainder]
     for group in _grouped(before, _same_unit):
@@ -99,7 +100,7 @@ def window_of(conversation: Conversation, steps: Iterable[Step], remainder: Unit
         tuple(units),
         active_start,
         envelope=envelope_of(conversation, active, last.envelope_end),
-        trailing=trailing_of(last, active),
+        trailing=trailing_of(last, active, answered),
         has_active_turn=True,
     )
 
@@ -109,20 +110,37 @@ def envelope_of(conversation: Conversation, request: Step, end: int) -> tuple[St
     return tuple(step for step in conversation.between(request.index, end) if not step.dropped)
 
 
-def trailing_of(last: Step, request: Step) -> tuple[Step, ...]:
-    """Outgoing-only messages of a request behind its envelope, up to the step ``last``."""
+def trailing_of(last: Step, request: Step, answered: frozenset[int] = frozenset()) -> tuple[Step, ...]:
+    """Outgoing-only messages of a request behind its envelope, up to the step ``last``.
+
+    The exchanges of the assistants at ``answered`` are not among them.
+    """
     found = []
     step = last.unstored
     while step is not None and step.index > request.index:
-        if not step.dropped and not step.in_envelope and _is_trailing(step):
+        if not step.dropped and not step.in_envelope and _is_trailing(step, answered):
             found.append(step)
         step = None if step.previous is None else step.previous.unstored
     return tuple(reversed(found))
 
 
-def _is_trailing(step: Step) -> bool:
+def _answered_by_stored(last: Step | None, active: Step | None) -> frozenset[int]:
+    """Positions of outgoing-only assistants of the active request that a stored result answers."""
+    found: set[int] = set()
+    step = last if last is not None and last.unowned_result else None
+    while step is not None and step is not active:
+        owner = step.exchange
+        if owner is not None and owner.outgoing_only and not step.outgoing_only:
+            found.add(owner.index)
+        step = step.previous
+    return frozenset(found)
+
+
+def _is_trailing(step: Step, answered: frozenset[int]) -> bool:
     # A result that only this request carries still belongs to the stored call it answers.
     owner = step.exchange
+    if owner is not None and owner.index in answered:
+        return False
     return step.outgoing_only and (step.ref.role != "toolResult" or owner is None or owner.outgoing_only)
 
 

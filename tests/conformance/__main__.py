@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from . import DATA
-from .answers import NotBuilt, NotFoundInCorpus, answers, expected, kind_of, questions
+from .answers import NotFoundInCorpus, answers, expected, questions
 from .compare import differences
 
 SHOWN = 12
@@ -19,9 +19,6 @@ def main(arguments: Sequence[str]) -> int:
     for path in [Path(argument) for argument in arguments] or sorted(DATA.glob("*.jsonl.gz")):
         try:
             file_equal, texts = check_file(path)
-        except NotBuilt as part:
-            print(f"{path.name}: not run, {part} are not built yet")
-            continue
         except (NotFoundInCorpus, OSError, ValueError) as error:
             print(f"{path.name}: cannot be run: {error}")
             unusable += 1
@@ -36,14 +33,10 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def check_file(path: Path) -> tuple[int, list[str]]:
-    """How many answers of a file are equal, and a text for each that is not.
-
-    Raises:
-        NotBuilt: the file asks for a part of the product that does not exist yet.
-    """
+    """How many answers of a file are equal, and a text for each that is not."""
     equal, texts = 0, []
     for line, question in enumerate(questions(path), 1):
-        given, wanted = answers(question, kind_of(path)), expected(question)
+        given, wanted = answers(question), expected(question)
         for number in range(max(len(given), len(wanted))):
             name = f"{path.name} line {line} ({question.get('name', '')}) answer {number}"
             if number >= len(given) or number >= len(wanted):

@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,23 +14,22 @@ from context_paging.domain.entries import Entry, digest_entry
 from context_paging.domain.estimation import HeuristicEstimator
 from context_paging.domain.history import History, HistoryItem, files_in
 from context_paging.domain.messages import Message
+from context_paging.domain.recovery.errors import RecoveryRefused
 from context_paging.domain.settings import resolve_settings
 from context_paging.service.replay import ReplayOptions, answer_of, replay
 from context_paging.service.session import ContextReply, Reply, Session
 from context_paging.service.session_file import read_session_file
 
-NOT_BUILT = frozenset({"tools", "stats"})
-"""Kinds of questions that later parts of the product answer."""
+NAVIGATOR_CODES = frozenset(
+    {"INVALID_HISTORY_NAVIGATOR_INPUT", "UNKNOWN_HISTORY_ANCHOR", "UNKNOWN_HISTORY_ID"}
+)
+"""Codes the files know. A null code there means any refusal; here every refusal has a code of its own."""
 
 Question = dict[str, Any]
 
 
 class NotFoundInCorpus(Exception):
     """A session file that a question is about is not on this machine."""
-
-
-class NotBuilt(Exception):
-    """The file asks for a part of the product that does not exist yet."""
 
 
 def questions(path: Path) -> Iterator[Question]:
@@ -39,19 +39,8 @@ def questions(path: Path) -> Iterator[Question]:
             yield json.loads(line)
 
 
-def kind_of(path: Path) -> str:
-    """What a file asks, from its name."""
-    return path.name.removesuffix(".gz").removesuffix(".jsonl")
-
-
-def answers(question: Question, kind: str) -> list[Any]:
-    """One answer a step, or a list of one.
-
-    Raises:
-        NotBuilt: the part asked for does not exist yet.
-    """
-    if kind in NOT_BUILT:
-        raise NotBuilt(kind)
+def answers(question: Question) -> list[Any]:
+    """One answer a step, or a list of one."""
     if "steps" in question:
         return _script_answers(question)
     if "file" in question:
@@ -153,9 +142,12 @@ def _step_answer(session: Session, settings: Any, step: Any) -> Any:
         case "session_compact":
             return _reply_answer(session.compacted(step["entry"]))
         case "command":
-            return _reply_answer(session.command(step["args"]))
+            told = _reply_answer(session.command(step["args"]))
+            return {**_statistics_answer(session), **told} if step["args"] == "stats" else told
+        case "tool":
+            return _tool_answer(session, step)
         case other:
-            raise NotBuilt(other)
+            raise ValueError(f"there is no step {other!r}")
 
 
 def _reply_answer(reply: Reply) -> dict[str, Any]:
@@ -179,6 +171,23 @@ def _context_answer(session: Session, step: Any) -> dict[str, Any]:
     if "kept" in answer:
         answer["kept"] = [i for first, last in answer["kept"] for i in range(first, last + 1)]
     return {**answer, **_reply_answer(reply)}
+
+
+def _tool_answer(session: Session, step: Any) -> dict[str, Any]:
+    try:
+        reply = session.tool(step["name"], step["params"])
+    except RecoveryRefused as refused:
+        navigating = step["name"] != "read_context_output"
+        code = refused.reason if navigating and refused.reason in NAVIGATOR_CODES else None
+        return {"error": {"code": code}, "notifications": [], "status": []}
+    return {"result": reply.result, **_reply_answer(reply)}
+
+
+def _statistics_answer(session: Session) -> dict[str, Any]:
+    statistics = asdict(session.statistics())
+    # A script has no session file.
+    assert statistics.pop("stored_bytes") is None
+    return {"stats": statistics}
 
 
 def outgoing_messages(session: Session, step: Any) -> list[Message]:

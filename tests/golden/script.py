@@ -23,10 +23,12 @@ from context_paging.domain.events import (
     ModelSelected,
     PagingToggled,
     SessionStarted,
+    StructureRepaired,
     TrimTargetWarned,
     TurnEnded,
 )
 from context_paging.domain.reducers import evolve
+from context_paging.domain.repair import RepairKind
 from context_paging.domain.state import SessionState
 
 from . import ROOT
@@ -83,6 +85,8 @@ class Script:
                 return [CompactionSucceeded(entry_id=value)]
             case "warned":
                 return [TrimTargetWarned(token_budget=value[0], trim_to_tokens=value[1])]
+            case "repaired":
+                return [StructureRepaired(kind=RepairKind.ORPHAN_RESULT, entry_ids=(value,))]
             case "cancelled":
                 return [AttemptCancelled(attempt=value)]
             case _:
@@ -101,7 +105,7 @@ class Script:
     def _requested(self, options: dict[str, Any]) -> ContextRequested:
         projection = self.state.branch.projection
         refs = [projection.message(slot) for slot in range(options.get("drop", 0), projection.length)]
-        before = [step.ref for step in self.state.conversation.backwards()][::-1]
+        before = [self.state.requested(position) for position in range(self.state.request_length)]
         reused = 0
         while reused < min(len(refs), len(before)) and refs[reused] == before[reused]:
             reused += 1
@@ -157,6 +161,7 @@ def shown(state: SessionState) -> dict[str, Any]:
         "latest input": None if latest is None else asdict(latest),
         "warned": sorted(map(list, state.warned)),
         "seen": sorted(state.seen),
+        "repairs told": len(state.repaired),
         "history": state.branch.history.error or [item.id for item in state.branch.history.items],
         "outgoing messages": state.conversation.length,
     }

@@ -16,6 +16,7 @@ from context_paging.domain.reducers.table import (
     CutEffect,
     InputEffect,
     Override,
+    Repairs,
     Seen,
     Transition,
     Warnings,
@@ -34,6 +35,7 @@ NEEDS_ITS_EVENT = {
     InputEffect.ESTIMATE: {Transition.SELECTED, Transition.SELECTED_BY_FALLBACK},
     InputEffect.MEASURE: {Transition.TURN_ENDED},
     Warnings.ADD: {Transition.WARNED},
+    Repairs.ADD: {Transition.REPAIRED},
     Seen.ADD: {Transition.COMPACTION_UNSEEN, Transition.INVALIDATING_ENTRY, Transition.RETRY_EDIT},
 }
 """Effects that take something from their event; with any other event they keep what is there."""

@@ -1,0 +1,24 @@
+"""Search terms (design, section 7), and analyzers that find more than exact terms."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+
+# A Han character is a letter, but stands alone; the others run together with what joins paths and names.
+_HAN = (
+    "\u2e80-\u2fd5\u3005\u3007\u3021-\u3029\u3038-\u303b\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+    "\U00020000-\U000323af"
+)
+_TERM = re.compile(rf"[{_HAN}]|(?:[^\W{_HAN}]|[./:-])+")
+
+Analyzer = Callable[[str], Iterable[str]]
+"""Splits a text into terms."""
+
+
+def plain_terms(text: str) -> Iterator[str]:
+    """Lower-cased runs of letters, digits and ``_./:-``, without ``./:-`` at their edges; Han one by one."""
+    for match in _TERM.finditer(text.lower()):
+        term = match.group().strip("./:-")
+        if term:
+            yield term
