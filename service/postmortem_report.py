@@ -149,6 +149,16 @@ def _event_text(stored: StoredEvent) -> str:
             return f"{event.type}: {event.code.value}"
         case "history-unavailable":
             return f"{event.type}: {event.code.value}"
+        case "structure-repaired":
+            ids = [*event.entry_ids, *(f"call {call_id}" for call_id in event.call_ids)]
+            unstored = f"; {event.unstored} in the request only" if event.unstored else ""
+            return f"{event.type}: {event.kind.value}: {', '.join(ids) or 'no stored entry'}{unstored}"
+        case "recovery-tool-called":
+            return f"{event.type}: {event.tool} {', '.join(event.history_ids)}".rstrip()
+        case "recovery-tool-answered":
+            return f"{event.type}: {event.tool}, {event.characters:,} characters"
+        case "recovery-tool-rejected":
+            return f"{event.type}: {event.tool}, {event.code}"
         case "turn-ended":
             return f"{event.type}: {event.response.stop_reason or 'no stop reason'}"
         case _:

@@ -122,6 +122,10 @@ def _totals(calls: Sequence[ReplayedCall]) -> Table:
     named = ", ".join(f"{count} {name}" for name, count in outcomes.most_common())
     table.add_row("calls", f"{len(calls):,}", named)
     table.add_row("cuts", f"{sum(map(advanced, calls)):,}", "advances of the cut")
+    repairs = Counter(repair.kind.value for call in calls for repair in call.reply.repairs)
+    if repairs:
+        told = ", ".join(f"{count} {kind}" for kind, count in repairs.most_common())
+        table.add_row("repairs", f"{repairs.total():,}", told)
     sent = sum(call.sent_tokens for call in calls)
     whole = sum(call.history_tokens for call in calls)
     table.add_row("sent", f"{sent:,.0f}", f"tokens, instead of {whole:,.0f} with the whole history")

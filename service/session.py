@@ -37,6 +37,7 @@ from context_paging.domain.events import (
     SessionStarted,
     SettingsReadFailed,
     StatusPublished,
+    StructureRepaired,
     TurnEnded,
 )
 from context_paging.domain.messages import Message, MessageRef, digest, text_content
@@ -92,6 +93,11 @@ class Reply:
         """The text for the host's status line, where it is to be set."""
         texts = [event.text for event in self.events if isinstance(event, StatusPublished)]
         return texts[-1] if texts else None
+
+    @property
+    def repairs(self) -> tuple[StructureRepaired, ...]:
+        """Repairs of broken exchanges that were met for the first time."""
+        return tuple(event for event in self.events if isinstance(event, StructureRepaired))
 
     @property
     def cancelled(self) -> bool:

@@ -22,3 +22,30 @@ def plain_terms(text: str) -> Iterator[str]:
         term = match.group().strip("./:-")
         if term:
             yield term
+
+
+_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_a-zA-Z]+")
+_ENDINGS = ("ations", "ation", "ings", "ing", "edly", "ers", "er", "ies", "ied", "es", "ed", "ly", "s", "e")
+_STEM = 3
+"""Characters a word keeps at least."""
+
+
+def expanded_terms(text: str) -> Iterator[str]:
+    """The plain terms, and the words that names and paths are made of, without their endings.
+
+    ``getUserNames`` is found by ``user name``, and ``src/history_index.py`` by ``indexing``.
+    """
+    for match in _TERM.finditer(text):
+        run = match.group().strip("./:-")
+        if not run:
+            continue
+        yield run.lower()
+        for part in _PART.findall(run):
+            yield "~" + _stem(part.lower())
+
+
+def _stem(word: str) -> str:
+    for ending in _ENDINGS:
+        if word.endswith(ending) and len(word) - len(ending) >= _STEM:
+            return word[: -len(ending)]
+    return word

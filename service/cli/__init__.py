@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from . import inspect, integrity, maintain, replay, transfer
+from . import inspect, integrity, maintain, recover, replay, transfer
 
 app = typer.Typer(
     name="context-paging",
@@ -17,6 +17,11 @@ app = typer.Typer(
 )
 app.command("demo")(replay.demo_command)
 app.command("replay")(replay.replay_command)
+app.command("search")(recover.search_command)
+app.command("browse")(recover.browse_command)
+app.command("load")(recover.load_command)
+app.command("read")(recover.read_command)
+app.command("stats")(recover.stats_command)
 app.command("sessions")(inspect.sessions_command)
 app.command("calls")(inspect.calls_command)
 app.command("timeline")(inspect.timeline_command)

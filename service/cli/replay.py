@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import uuid4
@@ -60,6 +61,10 @@ def replay_command(
     log: LogOption = None,
     as_json: JsonOption = False,
     limit: Limit = None,
+    repair: Annotated[
+        bool,
+        typer.Option("--repair", help="Leave out what breaks an exchange, instead of aborting the call."),
+    ] = False,
     recorded_usage: Annotated[
         bool,
         typer.Option("--recorded-usage", help="Calibrate with the usage in the file, of other requests."),
@@ -69,7 +74,7 @@ def replay_command(
     from ..replay import ReplayOptions
 
     options = ReplayOptions(
-        global_settings=_settings(token_budget, trim_to),
+        global_settings=_settings(token_budget, trim_to, repair=repair),
         context_window=context_window,
         recorded_usage=recorded_usage,
         limit=limit,
@@ -77,8 +82,12 @@ def replay_command(
     raise typer.Exit(_replay_files(files, options, log, as_json=as_json))
 
 
-def _settings(token_budget: int | None, trim_to: int | None) -> dict[str, Any]:
-    given = {"tokenBudget": token_budget, "trimToTokens": trim_to}
+def _settings(token_budget: int | None, trim_to: int | None, *, repair: bool = False) -> dict[str, Any]:
+    given = {
+        "tokenBudget": token_budget,
+        "trimToTokens": trim_to,
+        "onInvalidStructure": "repair" if repair else None,
+    }
     return {"contextPaging": {name: value for name, value in given.items() if value is not None}}
 
 
@@ -130,7 +139,9 @@ def _replay_file(
     ):
         if as_json:
             head = {"session": session.id, "call": call.reply.call_id, "number": call.number}
-            print(json.dumps({**head, **answer_of(call.reply), "outgoing_count": call.outgoing_count}))
+            repairs = [asdict(repaired) for repaired in call.reply.repairs]
+            tail = {"outgoing_count": call.outgoing_count, "repairs": repairs}
+            print(json.dumps({**head, **answer_of(call.reply), **tail}))
         else:
             calls.append(call)
     if not as_json:

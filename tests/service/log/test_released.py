@@ -24,6 +24,14 @@ from .events import records, small_session, started
 
 RELEASED = Path(__file__).parent / "released"
 """A dump of a SQLite log of each released schema, with every type of event of its time."""
+NEW_TYPES = {
+    "audit-interrupted",
+    "structure-repaired",
+    "recovery-tool-called",
+    "recovery-tool-answered",
+    "recovery-tool-rejected",
+}
+"""Types of events that no release has written yet."""
 TABLES = ("events", "sessions", "provider_calls")
 
 
@@ -224,7 +232,7 @@ def test_every_type_of_event_was_written_by_the_release_that_had_it() -> None:
     types = {row[columns.index("type")] for row in rows}
     shapes = {str(next(f.default for f in fields(shape) if f.name == "type")) for shape in get_args(Event)}
 
-    assert shapes - types == {"audit-interrupted"}
+    assert shapes - types == NEW_TYPES
 
 
 def test_an_event_of_version_1_has_an_unknown_host() -> None:
