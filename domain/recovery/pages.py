@@ -48,13 +48,13 @@ class OutputReader:
                 RecoveryErrorCode.UNKNOWN_OUTPUT,
                 f"item {history_id!r} has no block {block}; load_history shows its blocks",
             )
-        public = public_block(blocks[block]) if item.kind == "modelTurn" else blocks[block]
-        if public is None:
+        shown = blocks[block]
+        if item.kind == "modelTurn" and (shown := public_block(shown)) is None:
             raise RecoveryRefused(
                 RecoveryErrorCode.OUTPUT_NOT_PUBLIC,
                 f"block {block} of item {history_id!r} is not public; only text and tool calls are",
             )
-        return self._page((message, block), public, offset, limit)
+        return self._page((message, block), shown, offset, limit)
 
     def page_of_result(
         self, history: History, history_id: str, call_id: str, offset: int, limit: int
