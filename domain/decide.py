@@ -32,7 +32,11 @@ STATUS_TEXT = {True: "paging on", False: "paging off"}
 def decide(state: SessionState, event: Event, estimator: TokenEstimator) -> tuple[Event, ...]:
     """The decision events that follow an event. ``state`` is the state after it."""
     match event:
-        case SessionStarted() | SettingsReadFailed() | PagingToggled():
+        case SessionStarted() | SettingsReadFailed():
+            # Another policy for broken exchanges is another reading of what is there already.
+            repairs = _untold(state, (*_stored_repairs(state), *_request_repairs(state)))
+            return (StatusPublished(text=STATUS_TEXT[state.enabled]), *repairs)
+        case PagingToggled():
             return (StatusPublished(text=STATUS_TEXT[state.enabled]),)
         case BranchRefreshed():
             error = state.branch.history.error

@@ -163,7 +163,10 @@ class Navigator:
         settled = self._history.settled
         for number in range(len(index), len(self._items)):
             public = PublicItem(self._items[number], self._content)
-            counts = index.add(term for text in public.search_texts() for term in self._analyzer(text))
+            terms: list[str] = []
+            for text in public.search_texts():
+                terms += self._analyzer(text)
+            counts = index.add(terms)
             if self._positions[number] >= settled:
                 self._tentative.append(counts)
         self._indexed = len(index)

@@ -10,18 +10,17 @@ _HAN = (
     "\u2e80-\u2fd5\u3005\u3007\u3021-\u3029\u3038-\u303b\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
     "\U00020000-\U000323af"
 )
-_TERM = re.compile(rf"[{_HAN}]|(?:[^\W{_HAN}]|[./:-])+")
+_LETTER = rf"[^\W{_HAN}]"
+_TERM = re.compile(rf"[{_HAN}]|{_LETTER}(?:(?:{_LETTER}|[./:-])*{_LETTER})?")
+_ASCII_TERM = re.compile(r"\w(?:[\w./:-]*\w)?", re.ASCII)
 
 Analyzer = Callable[[str], Iterable[str]]
 """Splits a text into terms."""
 
 
-def plain_terms(text: str) -> Iterator[str]:
+def plain_terms(text: str) -> list[str]:
     """Lower-cased runs of letters, digits and ``_./:-``, without ``./:-`` at their edges; Han one by one."""
-    for match in _TERM.finditer(text.lower()):
-        term = match.group().strip("./:-")
-        if term:
-            yield term
+    return _runs(text.lower())
 
 
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_a-zA-Z]+")
@@ -35,13 +34,14 @@ def expanded_terms(text: str) -> Iterator[str]:
 
     ``getUserNames`` is found by ``user name``, and ``src/history_index.py`` by ``indexing``.
     """
-    for match in _TERM.finditer(text):
-        run = match.group().strip("./:-")
-        if not run:
-            continue
+    for run in _runs(text):
         yield run.lower()
         for part in _PART.findall(run):
             yield "~" + _stem(part.lower())
+
+
+def _runs(text: str) -> list[str]:
+    return (_ASCII_TERM if text.isascii() else _TERM).findall(text)
 
 
 def _stem(word: str) -> str:

@@ -104,8 +104,6 @@ def repaired_after(repaired: GrowingSet[RepairKey], effect: Repairs, event: Even
     match effect:
         case Repairs.KEEP:
             return repaired
-        case Repairs.CLEAR:
-            return GrowingSet()
         case Repairs.ADD:
             return repaired.with_key(repair_key(event)) if isinstance(event, StructureRepaired) else repaired
         case _:

@@ -84,7 +84,6 @@ class Repairs(Enum):
     """What happens to the repairs that have been told."""
 
     KEEP = "keep"
-    CLEAR = "cleared"
     ADD = "+ repair"
 
 
@@ -101,16 +100,12 @@ class Effects:
     repairs: Repairs = Repairs.KEEP
 
 
-def _reset(
-    override: Override = Override.KEEP, seen: Seen = Seen.KEEP, repairs: Repairs = Repairs.KEEP
-) -> Effects:
-    return Effects(
-        override, CutEffect.RESET, CalibrationEffect.CLEAR, InputEffect.CLEAR, seen=seen, repairs=repairs
-    )
+def _reset(override: Override = Override.KEEP, seen: Seen = Seen.KEEP) -> Effects:
+    return Effects(override, CutEffect.RESET, CalibrationEffect.CLEAR, InputEffect.CLEAR, seen=seen)
 
 
 TABLE: dict[Transition, Effects] = {
-    Transition.SESSION_STARTED: _reset(Override.CLEAR, Seen.CLEAR, Repairs.CLEAR),
+    Transition.SESSION_STARTED: _reset(Override.CLEAR, Seen.CLEAR),
     Transition.BRANCH_NAVIGATED: _reset(seen=Seen.CLEAR),
     Transition.MODEL_SELECTED: _reset(),
     Transition.COMPACTION_UNSEEN: _reset(seen=Seen.ADD),
