@@ -60,6 +60,8 @@ class Host:
             "toggle": self._toggle,
             "model": self._model,
             "context": self._context,
+            "stray": self._stray,
+            "open": self._open,
         }
         steps[action["do"]](action)
 
@@ -116,6 +118,17 @@ class Host:
         for call, size in answered:
             text = [{"type": "text", "text": "line" * size}]
             self._message(action, "toolResult", text, toolCallId=call, toolName="read", isError=False)
+
+    def _stray(self, action: Action) -> None:
+        text = [{"type": "text", "text": "lost" * action["size"]}]
+        self._message(action, "toolResult", text, toolCallId=action["call"], toolName="read", isError=False)
+
+    def _open(self, action: Action) -> None:
+        blocks = [
+            {"type": "toolCall", "id": call, "name": "read", "arguments": {}} for call in action["calls"]
+        ]
+        entry_id = self._message(action, "assistant", blocks, stopReason="toolUse")
+        self._note(self.session.turn_end(entry_id).events)
 
     def _compact(self, action: Action) -> None:
         kept = self._earlier(action)
@@ -240,6 +253,35 @@ def scripts(*, edits: bool = True) -> st.SearchStrategy[list[Action]]:
     other = st.one_of(others).map(lambda action: [action, on] if action["do"] == "toggle" else [action])
     chapters = st.one_of(turn, turn, turn, turn, other) if edits else turn
     return st.lists(chapters, min_size=3, max_size=14).map(lambda parts: list(chain.from_iterable(parts)))
+
+
+def broken_scripts() -> st.SearchStrategy[list[Action]]:
+    """Scripts in which exchanges break: results go missing, come twice, late, or for nothing."""
+    call = st.sampled_from(["a", "b", "call-0-0"])
+    broken: list[st.SearchStrategy[Any]] = [
+        st.fixed_dictionaries({"do": st.just("stray"), "size": SIZES, "call": call}),
+        st.fixed_dictionaries({"do": st.just("open"), "calls": st.lists(call, min_size=1, max_size=3)}),
+    ]
+    said = st.fixed_dictionaries({"do": st.sampled_from(["user", "custom", "bash"]), "size": SIZES})
+    asked = st.fixed_dictionaries(
+        {
+            "do": st.just("context"),
+            "window": st.sampled_from([None, 900]),
+            "insert": st.sampled_from([[], [], ["end"], ["before_last"]]),
+            "status": st.booleans(),
+        }
+    )
+    piece = st.lists(st.one_of(*broken, said, asked), min_size=1, max_size=8)
+    return st.lists(st.one_of(piece, scripts()), min_size=1, max_size=4).map(
+        lambda parts: list(chain.from_iterable(parts))
+    )
+
+
+def repairing() -> st.SearchStrategy[Action]:
+    """Settings with the repair policy."""
+    return settings().map(
+        lambda chosen: {"contextPaging": {**chosen["contextPaging"], "onInvalidStructure": "repair"}}
+    )
 
 
 def settings() -> st.SearchStrategy[Action]:

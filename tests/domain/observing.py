@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from context_paging.domain.branch import Branch
 from context_paging.domain.conversation import Conversation
+from context_paging.domain.repaired_request import RepairedRequest
 from context_paging.domain.state import SessionState
 
 
@@ -12,7 +13,10 @@ def observed_branch(branch: Branch) -> object:
     projection = branch.projection
     return (
         branch.length,
-        [(item.id, item.kind, item.sequence, item.message, item.results) for item in branch.history.items],
+        [
+            (item.id, item.kind, item.sequence, item.message, item.results, item.result_ids)
+            for item in branch.history.items
+        ],
         branch.history.error,
         [
             (projection.entry_id(slot), projection.message(slot), projection.is_edited(slot))
@@ -49,6 +53,16 @@ def observed_conversation(conversation: Conversation) -> object:
     ]
 
 
+def observed_request(request: RepairedRequest) -> object:
+    """The host's messages and what goes on to selection."""
+    return (
+        [request.message(position) for position in range(request.length)],
+        request.unchanged,
+        request.changed(),
+        request.repairs,
+    )
+
+
 def observed(state: SessionState) -> object:
     """A whole state."""
     return (
@@ -61,4 +75,6 @@ def observed(state: SessionState) -> object:
         state.latest_input,
         observed_branch(state.branch),
         observed_conversation(state.conversation),
+        None if state.request is None else observed_request(state.request),
+        len(state.repaired),
     )

@@ -6,11 +6,13 @@ import copy
 from itertools import pairwise
 
 from hypothesis import given
+from hypothesis import strategies as st
 
 from context_paging.domain.branch import Branch
 from context_paging.domain.conversation import Conversation
 from context_paging.domain.decide import decide
 from context_paging.domain.entries import digest_entry
+from context_paging.domain.errors import SelectionErrorCode
 from context_paging.domain.estimation import HeuristicEstimator
 from context_paging.domain.events import (
     BranchRefreshed,
@@ -19,13 +21,14 @@ from context_paging.domain.events import (
     ContextSelected,
     Event,
     Mode,
+    StructureRepaired,
 )
 from context_paging.domain.messages import Message
 from context_paging.domain.projection import project
 from context_paging.domain.reducers import evolve
-from context_paging.domain.state import SessionState
+from context_paging.domain.state import SessionState, repair_key
 
-from .hosts import Action, Call, played, scripts, settings
+from .hosts import Action, Call, broken_scripts, played, repairing, scripts, settings
 from .observing import observed, observed_branch, observed_conversation
 
 NORMAL = (Mode.WITHIN_BUDGET, Mode.PAGED)
@@ -204,6 +207,62 @@ def test_a_request_told_as_a_difference_equals_one_told_whole(script: list[Actio
             refs = [step.ref for step in after.conversation.backwards()][::-1]
             whole = Conversation().followed_by(0, refs, state.stored, 0)
             assert observed_conversation(after.conversation) == observed_conversation(whole)
+
+
+@given(broken_scripts(), repairing())
+def test_a_repaired_request_is_always_valid_and_made_of_the_hosts_messages(
+    script: list[Action], chosen: Action
+) -> None:
+    for call in played(script, chosen).calls:
+        aborted = call.reply.aborted
+        if aborted is not None:
+            assert aborted.code is not SelectionErrorCode.INVALID_MESSAGE_STRUCTURE
+            continue
+        assert_valid(call.reply.messages)
+        outcome = selected(call)
+        known = {id(message) for message in call.outgoing}
+        made = [message for message in call.reply.messages if id(message) not in known]
+        assert outcome is None or len(made) == (outcome.notice is not None) + len(outcome.replaced)
+
+
+@given(broken_scripts(), repairing())
+def test_a_repair_is_told_once(script: list[Action], chosen: Action) -> None:
+    events = played(script, chosen).events
+    keys = [repair_key(event) for event in events if isinstance(event, StructureRepaired)]
+
+    assert len(set(keys)) == len(keys)
+
+
+@given(broken_scripts(), repairing())
+def test_repairs_too_follow_from_the_events_alone_and_leave_older_states_valid(
+    script: list[Action], chosen: Action
+) -> None:
+    host = played(script, chosen)
+    states = folded(host.events)
+    seen = [observed(state) for state in states]
+
+    assert seen[-1] == observed(host.session.state)
+    for number in reversed(range(len(host.events))):
+        assert observed(evolve(states[number], host.events[number])) == seen[number + 1]
+    assert [observed(state) for state in states] == seen
+
+
+@given(broken_scripts(), st.sampled_from([None, "repair"]))
+def test_the_strict_policy_never_crashes_and_a_change_of_policy_is_a_new_beginning(
+    script: list[Action], policy: str | None
+) -> None:
+    other = {None: "repair", "repair": None}[policy]
+    host = played(script, {"contextPaging": {"onInvalidStructure": policy}})
+    host.session.start("reload", global_settings={"contextPaging": {"onInvalidStructure": other}})
+    fresh = played([], {"contextPaging": {"onInvalidStructure": other}}).session
+    fresh.append(list(host.session.stored.entries.values()))
+    fresh.navigate(host.session.stored.leaf_id)
+
+    changed, new = host.session.context(), fresh.context()
+
+    assert (changed.aborted is None) == (new.aborted is None)
+    if changed.aborted is None:
+        assert changed.messages == new.messages
 
 
 @given(scripts(), settings())
