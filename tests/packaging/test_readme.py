@@ -7,19 +7,30 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 README = Path(__file__).parents[2] / "README.md"
 
 
-def test_the_example_runs_and_sends_the_message(tmp_path: Path) -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", README.read_text("utf-8"), re.DOTALL)
+@pytest.mark.parametrize(
+    ("number", "printed"), [(0, "Where is the tide table?"), (1, '"preview":"Find the tide table."')]
+)
+def test_each_example_runs_and_prints_what_it_should(tmp_path: Path, number: int, printed: str) -> None:
+    examples = re.findall(r"```python\n(.*?)```", README.read_text("utf-8"), re.DOTALL)
 
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", examples[number]],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
 
+    assert len(examples) == 2
     assert done.returncode == 0, done.stderr
-    assert "Where is the tide table?" in done.stdout
-    assert (tmp_path / "paging.db").exists()
+    assert printed in done.stdout
+    assert (tmp_path / "paging.db").exists() == (number == 0)
 
 
 def test_the_linked_files_exist() -> None:
