@@ -36,7 +36,8 @@ def _notification_of(event: Event) -> Notification | None:
             return Notification(
                 "error",
                 f"Context paging: the stored history cannot be read ({event.code}); "
-                "recovery tools and stable cuts are unavailable on this branch.",
+                "recovery tools and stable cuts are unavailable on this branch. "
+                'Set onInvalidStructure to "repair" to go on.',
             )
         case ContextAborted():
             return Notification(

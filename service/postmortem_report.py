@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from itertools import groupby
 from typing import Any
 
 from rich.console import Console
@@ -15,6 +16,8 @@ from .log.records import StoredEvent
 from .postmortem import Postmortem, frontier_text
 
 BAR_WIDTH = 40
+SHOWN_REPAIRS = 5
+"""How many repairs in a row are shown."""
 
 
 def print_postmortem(console: Console, postmortem: Postmortem) -> None:
@@ -130,9 +133,14 @@ def _print_events(console: Console, postmortem: Postmortem) -> None:
     table.add_column()
     table.add_column()
     inside = {stored.sequence for stored in postmortem.during}
-    for stored in (*postmortem.before, *postmortem.during):
-        marker = "→" if stored.sequence in inside else ""
-        table.add_row(str(stored.sequence), marker, _event_text(stored))
+    for event_type, group in groupby((*postmortem.before, *postmortem.during), lambda stored: stored.type):
+        run = list(group)
+        shown = run if event_type != "structure-repaired" else run[:SHOWN_REPAIRS]
+        for stored in shown:
+            marker = "→" if stored.sequence in inside else ""
+            table.add_row(str(stored.sequence), marker, _event_text(stored))
+        if len(run) > len(shown):
+            table.add_row("…", "", f"{len(run) - len(shown):,} more repairs")
     console.print(table)
 
 

@@ -138,10 +138,7 @@ def test_a_dead_session_lives_with_repair(shell: Shell, dead: Path) -> None:
     assert "aborted" not in next(line for line in after.splitlines() if line.startswith("calls"))
     assert "orphan-result" in next(line for line in after.splitlines() if line.startswith("repairs"))
     session = shell.json("sessions", "--log", "log.db")[-1]["session_id"]
-    assert (
-        "structure-repaired: orphan-result"
-        in shell("timeline", session, "--limit", 1_000, "--log", "log.db").stdout
-    )
+    assert "structure-repaired" in shell("timeline", session, "--limit", 1_000, "--log", "log.db").stdout
     first = shell.json("calls", "--session", session, "--log", "log.db")[0]["call_id"]
     assert "structure-repaired: orphan-result" in shell("postmortem", first, "--log", "log.db").stdout
 
