@@ -139,8 +139,8 @@ def test_a_dead_session_lives_with_repair(shell: Shell, dead: Path) -> None:
     assert "orphan-result" in next(line for line in after.splitlines() if line.startswith("repairs"))
     session = shell.json("sessions", "--log", "log.db")[-1]["session_id"]
     assert "structure-repaired" in shell("timeline", session, "--limit", 1_000, "--log", "log.db").stdout
-    first = shell.json("calls", "--session", session, "--log", "log.db")[0]["call_id"]
-    assert "structure-repaired: orphan-result" in shell("postmortem", first, "--log", "log.db").stdout
+    shown = shell("postmortem", session, "--call", 1, "--log", "log.db").stdout
+    assert "structure-repaired: orphan-result" in shown
 
 
 def test_recovery_of_a_dead_session_names_the_way_out(shell: Shell, dead: Path) -> None:
