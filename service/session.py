@@ -352,7 +352,7 @@ class Session:
             state, events = self._fold(state, self._refreshed())
             answer = self._tools.call(state.branch.history, name, parameters)
         except RecoveryRefused as refused:
-            rejected = RecoveryToolRejected(tool=called.tool, code=refused.reason)
+            rejected = RecoveryToolRejected(tool=called.tool, code=refused.reason.value)
             state, further = self._fold(state, [called, rejected])
             self._store(state, [*events, *further], self._call_id)
             raise

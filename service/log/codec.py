@@ -10,14 +10,15 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable
-from enum import StrEnum
 from typing import Any, get_args
 
 from cattrs import Converter
 from cattrs.errors import BaseValidationError, ForbiddenExtraKeysError
 
-from context_paging.domain.errors import InvalidEvent
-from context_paging.domain.events import SCHEMA_VERSION, Event
+from context_paging.domain.cut import Fallback, FrontierKind
+from context_paging.domain.errors import HistoryErrorCode, InvalidEvent, SelectionErrorCode
+from context_paging.domain.events import SCHEMA_VERSION, Event, Mode, Rule
+from context_paging.domain.repair import RepairKind
 
 from .upcasters import upcast
 
@@ -106,18 +107,15 @@ def _optional_number(value: Any, kind: Any) -> int | float | None:
     return None if value is None else _number(value, kind)
 
 
-def _is_enumeration(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, StrEnum)
-
-
 def _make_converter(fingerprint: Callable[[bytes], bytes]) -> Converter:
     converter = Converter(omit_if_default=True, forbid_extra_keys=True, detailed_validation=False)
     converter.register_unstructure_hook(bytes, lambda digest: fingerprint(digest).hex())
     converter.register_structure_hook(bytes, lambda value, _: bytes.fromhex(value))
     for plain in (int, str, bool):
         converter.register_structure_hook(plain, _exactly(plain))
-    # Enumerations are texts too, and would be taken for plain ones.
-    converter.register_structure_hook_func(_is_enumeration, lambda value, kind: kind(value))
+    # These are texts too, and would be taken for plain ones.
+    for enumeration in (Fallback, FrontierKind, HistoryErrorCode, Mode, RepairKind, Rule, SelectionErrorCode):
+        converter.register_structure_hook(enumeration, lambda value, kind: kind(value))
     converter.register_structure_hook(float, _number)
     converter.register_structure_hook(int | float | None, _optional_number)
     converter.register_structure_hook(int | float | str | None, _scalar)
