@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import groupby
 from typing import Any
@@ -20,8 +21,8 @@ SHOWN_REPAIRS = 5
 """How many repairs in a row are shown."""
 
 
-def print_postmortem(console: Console, postmortem: Postmortem) -> None:
-    """Print the explanation of a call."""
+def print_postmortem(console: Console, postmortem: Postmortem, saved: Sequence[str] = ()) -> None:
+    """Print the explanation of a call; ``saved`` is what would have saved it."""
     call, outcome = postmortem.call, postmortem.outcome
     style = "bold red" if isinstance(outcome, ContextAborted) else "bold"
     console.print(
@@ -45,6 +46,11 @@ def print_postmortem(console: Console, postmortem: Postmortem) -> None:
             console.print(f"fallback         {outcome.fallback.value}")
         console.print()
         _print_largest(console, postmortem)
+    if saved:
+        console.print("Any of these would have let it through", style="italic")
+        for line in saved:
+            console.print(f"  {line}", markup=False)
+        console.print()
     _print_events(console, postmortem)
 
 

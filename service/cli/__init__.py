@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from . import inspect, integrity, maintain, recover, replay, transfer
+from . import inspect, integrity, maintain, recover, replay, transfer, what_if
 
 app = typer.Typer(
     name="context-paging",
@@ -26,6 +26,7 @@ app.command("sessions")(inspect.sessions_command)
 app.command("calls")(inspect.calls_command)
 app.command("timeline")(inspect.timeline_command)
 app.command("postmortem")(inspect.postmortem_command)
+app.command("what-if")(what_if.what_if_command)
 app.command("tail")(inspect.tail_command)
 app.command("verify")(integrity.verify_command)
 app.command("anchor")(integrity.anchor_command)

@@ -20,6 +20,7 @@ from .options import (
 
 if TYPE_CHECKING:
     from ..log import EventLog, StoredCall, StoredEvent, StoredSession
+    from ..postmortem import Postmortem
 
 LimitOption = Annotated[int, typer.Option("--limit", min=1, max=10_000, help="So many.")]
 OUTCOMES = ("within-budget", "paged", "protected-overflow", "recovery", "aborted", "inactive")
@@ -89,7 +90,7 @@ def calls_command(
 
     times = moment_of(since, "--since"), moment_of(before, "--before")
     with open_log(log) as event_log:
-        session_id = None if session is None else _session(event_log, session).session_id
+        session_id = None if session is None else session_named(event_log, session).session_id
         query = CallQuery(session_id, outcome, code, host, model, *times)
         page = event_log.find_calls(query, cursor=cursor, limit=limit)
     calls = page.rows[::-1]
@@ -124,7 +125,7 @@ def timeline_command(
 ) -> None:
     """List the events of a session, the oldest first."""
     with open_log(log) as event_log:
-        found = _session(event_log, session)
+        found = session_named(event_log, session)
         page = event_log.timeline(found.session_id, cursor=cursor, limit=limit)
     if as_json:
         _print_json([_event_json(event) for event in page.rows])
@@ -176,7 +177,7 @@ def postmortem_command(
     from ..postmortem_report import postmortem_json, print_postmortem
 
     with open_log(log) as event_log:
-        session_id = _session(event_log, session).session_id
+        session_id = session_named(event_log, session).session_id
         found: StoredCall | None
         if call is not None:
             found = _call(event_log, session_id, call)
@@ -187,15 +188,31 @@ def postmortem_command(
             typer.echo(f"context-paging: session {session_id} has no {wanted}.", err=True)
             raise typer.Exit(1)
         postmortem = explain(event_log, found)
+        saved = _savings(event_log, postmortem)
     if as_json:
-        _print_json(postmortem_json(postmortem))
+        _print_json({**postmortem_json(postmortem), "would_have_saved": saved})
         return
     from .console import output
 
-    print_postmortem(output(), postmortem)
+    print_postmortem(output(), postmortem, saved)
 
 
-def _session(event_log: EventLog, given: str) -> StoredSession:
+def _savings(event_log: EventLog, postmortem: Postmortem) -> list[str]:
+    from context_paging.domain.events import ContextAborted
+    from context_paging.domain.what_if import IncompleteLog
+
+    from ..what_if import what_would_have_saved
+    from ..what_if_report import savings_lines
+
+    if not isinstance(postmortem.outcome, ContextAborted):
+        return []
+    try:
+        return savings_lines(what_would_have_saved(event_log, postmortem.call))
+    except IncompleteLog as error:
+        return [f"cannot be told: {error}"]
+
+
+def session_named(event_log: EventLog, given: str) -> StoredSession:
     from ..log import SessionQuery, UnknownSession
 
     with suppress(UnknownSession):

@@ -1,0 +1,84 @@
+"""What if, over a logged session: every call decided again, and what would have saved an aborted one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from context_paging.domain.estimation import HeuristicEstimator, TokenEstimator
+from context_paging.domain.events import ContextAborted, ContextBypassed
+from context_paging.domain.what_if import Change, Outcome, Reconsidered, Savings, reconsider, savings
+
+if TYPE_CHECKING:
+    from .log import EventLog
+    from .log.records import StoredCall
+
+
+def differs(call: Reconsidered) -> bool:
+    """Whether anything that matters would be otherwise: the outcome, what is kept, where the cut is."""
+    return _decided(call.before) != _decided(call.after)
+
+
+def call_json(call: Reconsidered) -> dict[str, Any]:
+    """A call as JSON values."""
+    sides = {"before": call.before, "after": call.after}
+    told = {name: {**_decided(outcome), **_limits(outcome)} for name, outcome in sides.items()}
+    return {"number": call.number, "differs": differs(call), **told}
+
+
+def what_if(
+    log: EventLog, session_id: str, change: Change, estimator: TokenEstimator | None = None
+) -> Iterator[Reconsidered]:
+    """Every provider call of a session, decided again with a change.
+
+    Raises:
+        UnknownSession: the log has no such session.
+        IncompleteLog: events are missing; all calls before them have been yielded.
+    """
+    last = log.session(session_id).last_sequence
+    events = (stored.event for stored in log.events(session_id, 0, last))
+    yield from reconsider(events, change, estimator or HeuristicEstimator())
+
+
+def what_would_have_saved(
+    log: EventLog, call: StoredCall, estimator: TokenEstimator | None = None
+) -> Savings:
+    """What would have let an aborted call through. Reads the session from its beginning.
+
+    Raises:
+        IncompleteLog: events before the call are missing.
+    """
+    events = (stored.event for stored in log.events(call.session_id, 0, call.last_sequence))
+    return savings(events, estimator or HeuristicEstimator())
+
+
+def outcome_name(outcome: Outcome) -> str:
+    """An outcome in a word."""
+    match outcome:
+        case ContextAborted():
+            return f"aborted ({outcome.code.value})"
+        case ContextBypassed():
+            return "inactive"
+        case _:
+            return outcome.mode.value
+
+
+def _limits(outcome: Outcome) -> dict[str, Any]:
+    if isinstance(outcome, ContextBypassed):
+        return {}
+    return {"budget_tokens": outcome.budget_tokens, "target_tokens": outcome.target_tokens}
+
+
+def _decided(outcome: Outcome) -> dict[str, Any]:
+    told: dict[str, Any] = {"outcome": outcome_name(outcome)}
+    if isinstance(outcome, ContextBypassed):
+        return told
+    told["estimated_tokens"] = outcome.estimated_tokens
+    if isinstance(outcome, ContextAborted):
+        return told
+    told["kept"] = [list(run) for run in outcome.kept]
+    told["evicted_units"] = outcome.evicted_units
+    told["frontier"] = None if outcome.cut is None else asdict(outcome.cut.frontier)
+    told["fallback"] = None if outcome.fallback is None else outcome.fallback.value
+    return told
