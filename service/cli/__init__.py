@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from . import inspect, integrity, maintain, recover, replay, transfer, what_if
+from . import inspect, integrity, maintain, recover, replay, serve, transfer, what_if
 
 app = typer.Typer(
     name="context-paging",
@@ -22,6 +22,7 @@ app.command("browse")(recover.browse_command)
 app.command("load")(recover.load_command)
 app.command("read")(recover.read_command)
 app.command("stats")(recover.stats_command)
+app.command("mcp")(serve.mcp_command)
 app.command("sessions")(inspect.sessions_command)
 app.command("calls")(inspect.calls_command)
 app.command("timeline")(inspect.timeline_command)

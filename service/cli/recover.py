@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,7 +11,8 @@ import typer
 from .options import JsonOption
 
 if TYPE_CHECKING:
-    from ..session import Session, ToolReply
+    from ..session import ToolReply
+    from ..stored_file import StoredFile
 
 FileArgument = Annotated[
     str, typer.Argument(metavar="FILE", help="A Pi session file, also .gz; - is standard input.")
@@ -106,12 +106,12 @@ def read_command(
         parameters["toolCallId"] = call
     if block is not None:
         parameters["contentIndex"] = block
-    session = _session(file, repair=repair)
-    page = _tool(session, "read_context_output", parameters).result
+    opened = stored_file(file, repair=repair)
+    page = _tool(opened, "read_context_output", parameters).result
     pages = [page]
     while everything and pages[-1]["nextOffset"] is not None:
         parameters["offset"] = pages[-1]["nextOffset"]
-        pages.append(_tool(session, "read_context_output", parameters).result)
+        pages.append(_tool(opened, "read_context_output", parameters).result)
     if as_json:
         for page in pages:
             _print_exactly(_json(page))
@@ -137,50 +137,45 @@ def stats_command(
 
     from context_paging.domain.stats import statistics_text
 
-    session = _session(file, token_budget=token_budget)
+    session = stored_file(file, token_budget=token_budget).read()
     if context_window is not None:
         session.select_model(context_window=context_window)
     statistics = session.statistics()
     _print_exactly(_json(asdict(statistics)) if as_json else statistics_text(statistics))
 
 
-def _session(
+def stored_file(
     file: str, *, repair: bool = False, expand: bool = False, token_budget: int | None = None
-) -> Session:
+) -> StoredFile:
+    """A session file, read; what is wrong with it is told on standard error.
+
+    Raises:
+        SessionFileError: it cannot be read.
+    """
     from context_paging.domain.recovery.terms import expanded_terms, plain_terms
 
-    from ..session import Session
-    from ..session_file import read_session_file
+    from ..stored_file import StoredFile
 
-    stored = read_session_file(file)
-    for problem in stored.problems:
-        print(f"{stored.name}: {problem}", file=sys.stderr)
-    session = Session(
-        "file",
-        analyzer=expanded_terms if expand else plain_terms,
-        session_file=None if file == "-" else Path(file),
-    )
-    settings: dict[str, Any] = {"onInvalidStructure": "repair"} if repair else {}
-    if token_budget is not None:
-        settings["tokenBudget"] = token_budget
-    session.start("resume", global_settings={"contextPaging": settings})
-    session.append(stored.entries)
-    session.stored.move_to(stored.leaf_id)
-    return session
+    analyzer = expanded_terms if expand else plain_terms
+    opened = StoredFile(file, repair=repair, token_budget=token_budget, analyzer=analyzer)
+    opened.read()
+    for problem in opened.problems:
+        print(f"{file}: {problem}", file=sys.stderr)
+    return opened
 
 
 def _call(
     file: str, name: str, parameters: dict[str, Any], *, repair: bool, expand: bool = False
 ) -> ToolReply:
-    return _tool(_session(file, repair=repair, expand=expand), name, parameters)
+    return _tool(stored_file(file, repair=repair, expand=expand), name, parameters)
 
 
-def _tool(session: Session, name: str, parameters: dict[str, Any]) -> ToolReply:
+def _tool(opened: StoredFile, name: str, parameters: dict[str, Any]) -> ToolReply:
     from context_paging.domain.errors import HistoryErrorCode
     from context_paging.domain.recovery.errors import RecoveryRefused
 
     try:
-        return session.tool(name, parameters)
+        return opened.tool(name, parameters)
     except RecoveryRefused as refused:
         if not isinstance(refused.reason, HistoryErrorCode):
             raise
