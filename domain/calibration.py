@@ -7,13 +7,12 @@ messages that were measured (design, section 6, "Calibration").
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from .conversation import Conversation, Step
 from .cut import Notice
-from .messages import MessageRef
+from .messages import MAX_NUMBER, MessageRef
 from .projection import Projection
 
 
@@ -107,18 +106,22 @@ def sent_request(
     replaced: dict[int, int],
     resident_tokens: float,
     stored: Projection | None,
+    *,
+    repaired: bool = False,
 ) -> SentRequest:
     """What went out. ``replaced`` gives the estimates of references by position; ``stored`` is ``None`` while
-    nothing is known of the stored conversation."""
+    nothing is known of the stored conversation. ``repaired``: the order may be another than stored."""
     messages = [] if notice is None else [SentMessage(b"", notice.tokens, False)]
     next_slot = 0
     for step in steps:
         if step.index in replaced:
             messages.append(SentMessage(b"", replaced[step.index], False))
             continue
-        slot = None if stored is None else stored.find(step.ref, next_slot)
-        if slot is not None:
-            next_slot = slot + 1
+        if repaired:
+            slot = None if step.slot < 0 else step.slot
+        else:
+            slot = None if stored is None else stored.find(step.ref, next_slot)
+            next_slot = next_slot if slot is None else slot + 1
         messages.append(SentMessage(step.ref.fingerprint, step.tokens, slot is not None))
     return SentRequest(tuple(messages), resident_tokens)
 
@@ -156,7 +159,7 @@ def costs_of(
 ) -> Costs:
     """The costs of a new request. ``usage_tokens`` is the host's status total."""
     plain = Costs(resident_tokens)
-    if anchor is None or stored is None or usage_tokens is None or not 0 < usage_tokens < math.inf:
+    if anchor is None or stored is None or usage_tokens is None or not 0 < usage_tokens <= MAX_NUMBER:
         return plain
     newest = stored.last_measured()
     if newest is None or stored.message(newest).fingerprint != anchor.response.fingerprint:

@@ -17,7 +17,7 @@ from .arena import K, Positions
 from .entries import EntryRef
 from .errors import HistoryErrorCode
 from .messages import Message, MessageRef, tool_calls
-from .repair import OnInvalidStructure, RepairKind, begins_stretch, repair
+from .repair import OnInvalidStructure, RepairKind, Stretch, repair
 
 _FILE_ARGUMENTS = frozenset({"path", "file", "files", "filepath", "file_path"})
 Signature = tuple[object, tuple[str, ...]]
@@ -209,19 +209,19 @@ class History:
 
     def _with_repairs(self, closed: _Items, entries: Iterable[EntryRef]) -> History:
         opened = list(self.open)
-        messages = [message for entry in opened if (message := entry.message) is not None]
+        stretch = Stretch(entry.message for entry in opened if entry.message is not None)
         repairs: list[StoredRepair] = []
         for entry in entries:
             assert entry.message is not None
-            if begins_stretch(messages, entry.message):
-                items, done = _repaired_items(opened, messages, len(closed.items), newest=False)
+            if stretch.ends_before(entry.message):
+                items, done = _repaired_items(opened, stretch.messages, len(closed.items), newest=False)
                 for item in items:
                     closed.append(item)
                 repairs += done
-                opened, messages = [], []
+                opened, stretch = [], Stretch()
             opened.append(entry)
-            messages.append(entry.message)
-        tail, done = _repaired_items(opened, messages, len(closed.items), newest=True)
+            stretch.add(entry.message)
+        tail, done = _repaired_items(opened, stretch.messages, len(closed.items), newest=True)
         return History(
             closed,
             len(closed.items),
@@ -350,8 +350,9 @@ def _repaired_items(
                 )
             )
         others = range(1, len(stretch))
+    owned = set(repaired.results)
     for position in others:
-        if position in repaired.results:
+        if position in owned:
             continue
         message = messages[position]
         kind: Literal["user", "toolResult"] = "user" if message.role == "user" else "toolResult"

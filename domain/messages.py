@@ -6,6 +6,8 @@ A host message is a JSON object with a ``role``, a ``timestamp`` and content blo
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
@@ -24,6 +26,8 @@ INTERRUPTED = frozenset({"aborted", "error"})
 """Stop reasons of an assistant that did not finish (architecture, "Raw branch projection")."""
 
 MAX_SAFE_INTEGER = 2**53 - 1
+MAX_NUMBER = sys.float_info.max
+"""The largest finite number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,13 +181,21 @@ def _usage(value: Any) -> Usage | None:
     if not isinstance(value, Mapping):
         return None
     names = ("input", "output", "cacheRead", "cacheWrite")
-    parts = [value[name] if is_number(value.get(name)) else None for name in names]
-    total = value.get("totalTokens")
-    if not is_number(total) or not total:
+    parts = [_in_range(value.get(name)) for name in names]
+    total = _in_range(value.get("totalTokens"))
+    if not total:
         # A counter that is null counts nothing; one that is absent makes the sum unknown.
         known = all(name in value and (is_number(value[name]) or value[name] is None) for name in names)
         total = sum(part or 0 for part in parts) if known else None
     return Usage(parts[0], parts[1], parts[2], parts[3], total)
+
+
+def _in_range(value: Any) -> int | float | None:
+    """A number as JavaScript reads it: beyond the largest one, infinite."""
+    if not is_number(value):
+        return None
+    number: int | float = value
+    return number if abs(number) <= MAX_NUMBER else math.copysign(math.inf, number > 0 or -1)
 
 
 def _counter(value: float | None) -> int | None:

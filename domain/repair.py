@@ -7,7 +7,7 @@ begins like the one before it. Nothing is made up: messages are left out or come
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -63,31 +63,44 @@ class Repaired:
     results: tuple[int, ...]
     repairs: tuple[Repair, ...]
 
-    @property
-    def left_out(self) -> frozenset[int]:
-        """Positions of results that take no part in the exchange."""
-        kinds = (RepairKind.ORPHAN_RESULT, RepairKind.SUPERSEDED_RESULT)
-        return frozenset(p for repair in self.repairs if repair.kind in kinds for p in repair.positions)
 
+class Stretch:
+    """The messages of a stretch, as they come."""
 
-def begins_stretch(stretch: Sequence[MessageRef], message: MessageRef) -> bool:
-    """Whether a message is not of the same stretch as those before it.
+    __slots__ = ("_unanswered", "messages")
 
-    An exchange ends at the next assistant message, and once it needs no result, at a user message.
-    """
-    if not stretch or message.role == "assistant":
-        return True
-    first = stretch[0]
-    if first.role != "assistant":
-        # Outside of exchanges every message stands alone.
-        return True
-    return message.role == "user" and not _open_calls(stretch)
+    def __init__(self, messages: Iterable[MessageRef] = ()) -> None:
+        self.messages: list[MessageRef] = []
+        self._unanswered: set[str] = set()
+        for message in messages:
+            self.add(message)
+
+    def ends_before(self, message: MessageRef) -> bool:
+        """Whether a message is of another stretch.
+
+        An exchange ends at the next assistant message, and once it needs no result, at a user message.
+        Outside of exchanges every message stands alone.
+        """
+        if not self.messages:
+            return False
+        if message.role == "assistant" or self.messages[0].role != "assistant":
+            return True
+        return message.role == "user" and not self._unanswered
+
+    def add(self, message: MessageRef) -> None:
+        """Take in the next message."""
+        if not self.messages and not message.interrupted:
+            self._unanswered = {call.id for call in message.calls}
+        elif message.role == "toolResult":
+            self._unanswered.discard(message.call_id or "")
+        self.messages.append(message)
 
 
 def repair(stretch: Sequence[MessageRef]) -> Repaired:
     """What stays of a stretch, in which order."""
     first = stretch[0]
     calls = [call.id for call in first.calls] if first.role == "assistant" else []
+    known = set(calls)
     orphans: list[int] = []
     superseded: list[int] = []
     answers: dict[str, int] = {}
@@ -99,7 +112,7 @@ def repair(stretch: Sequence[MessageRef]) -> Repaired:
                 others.append(position)
             continue
         call_id = message.call_id or ""
-        if call_id not in calls:
+        if call_id not in known:
             orphans.append(position)
             continue
         if call_id in answers:
@@ -126,7 +139,8 @@ def repair(stretch: Sequence[MessageRef]) -> Repaired:
     results = tuple(answers[call_id] for call_id in calls) if complete else stored
     if [call_id for call_id in calls if call_id in answers] != in_place and complete:
         repairs.append(Repair(RepairKind.RESULTS_REORDERED, results))
-    moved = tuple(p for p in others if results and p < max(places.values()))
+    last_place = max(places.values(), default=0)
+    moved = tuple(position for position in others if position < last_place)
     if moved:
         repairs.append(Repair(RepairKind.MESSAGES_MOVED, moved))
     return Repaired((0, *results, *others), 1 + len(results), results, tuple(repairs))
@@ -139,11 +153,3 @@ def _refused(first: MessageRef, calls: list[str], answers: dict[str, int]) -> Re
     if not first.interrupted and any(call_id not in answers for call_id in calls):
         return RepairKind.INCOMPLETE_EXCHANGE
     return None
-
-
-def _open_calls(stretch: Sequence[MessageRef]) -> bool:
-    first = stretch[0]
-    if first.interrupted:
-        return False
-    answered = {message.call_id for message in stretch[1:] if message.role == "toolResult"}
-    return any(call.id not in answered for call in first.calls)

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from .messages import MessageRef
-from .repair import RepairKind, begins_stretch, repair
+from .repair import RepairKind, Stretch, repair
 
 
 class _Messages:
@@ -87,18 +87,18 @@ class RepairedRequest:
             start, closed = shared.stretches[stretches]
         known = (*shared.order[closed : self._closed], *self._newest)
         messages = self._extensible(reused, closed, stretches)
-        stretch = messages.refs[start:reused]
+        stretch = Stretch(messages.refs[start:reused])
         repairs: list[RequestRepair] = []
         for ref in appended:
-            if stretch and begins_stretch(stretch, ref):
-                order = _taken(stretch, repairs)
+            if stretch.ends_before(ref):
+                order = _taken(stretch.messages, repairs)
                 messages.stretches.append((start, len(messages.order)))
                 messages.order += [start + position for position in order]
-                start += len(stretch)
-                stretch = []
-            stretch.append(ref)
+                start += len(stretch.messages)
+                stretch = Stretch()
+            stretch.add(ref)
             messages.refs.append(ref)
-        newest = tuple(start + position for position in _taken(stretch, repairs))
+        newest = tuple(start + position for position in _taken(stretch.messages, repairs))
         unchanged = closed
         for before, now in zip(known, (*messages.order[closed:], *newest), strict=False):
             if before != now or now >= reused:

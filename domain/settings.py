@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .errors import SelectionErrorCode
-from .messages import MAX_SAFE_INTEGER, is_number, text
+from .messages import MAX_NUMBER, MAX_SAFE_INTEGER, is_number, text
 from .repair import OnInvalidStructure
 
 DEFAULT_TOKEN_BUDGET = 128_000
@@ -82,7 +82,7 @@ def limits_of(settings: Settings, context_window: float | None) -> Limits | Sele
     ``context_window`` is the model's window in tokens, ``None`` when unknown. Checked in this order: window,
     budget, target (design, section 6).
     """
-    if context_window is not None and not (is_number(context_window) and 0 < context_window < math.inf):
+    if context_window is not None and not (is_number(context_window) and 0 < context_window <= MAX_NUMBER):
         return SelectionErrorCode.INVALID_MODEL_CONTEXT
     if not _is_token_count(settings.token_budget):
         return SelectionErrorCode.INVALID_TOKEN_BUDGET

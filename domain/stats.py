@@ -12,7 +12,7 @@ from typing import Any
 
 from .entries import Entry, EntryRef, context_message
 from .estimation import TokenEstimator
-from .messages import MAX_SAFE_INTEGER, is_number
+from .messages import MAX_NUMBER, MAX_SAFE_INTEGER, is_number
 from .settings import Settings
 from .state import LatestInput
 
@@ -69,7 +69,7 @@ def session_statistics(
         latest: input of the latest request since the session started, if there was one.
         model_window: the model's window in tokens; anything but a positive finite number is unknown.
     """
-    window = model_window if is_number(model_window) and 0 < (model_window or 0) < float("inf") else None
+    window = model_window if is_number(model_window) and 0 < (model_window or 0) <= MAX_NUMBER else None
     budget = settings.token_budget if window is None else min(settings.token_budget, window)
     if latest is None:
         measured = _saved_input(list(branch))
@@ -160,9 +160,11 @@ def _total(records: Iterable[Mapping[str, Any]], name: str) -> int | None:
     return total if total <= MAX_SAFE_INTEGER else None
 
 
-def _percent(tokens: float, budget: float) -> float:
-    share = Decimal(tokens / budget * 100)
-    return float(share.quantize(Decimal("0.1"), ROUND_HALF_UP))
+def _percent(tokens: float, budget: float) -> float | None:
+    share = tokens / budget * 100
+    if not share <= MAX_SAFE_INTEGER:
+        return None
+    return float(Decimal(share).quantize(Decimal("0.1"), ROUND_HALF_UP))
 
 
 def _shown(value: float | None, unit: str) -> str:

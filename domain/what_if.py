@@ -279,7 +279,8 @@ class _Trial:
             less = min(saved, refs[position].tokens)
             refs[position] = replace(refs[position], tokens=refs[position].tokens - less)
             saved -= less
-        conversation = Conversation().followed_by(0, refs, self._state.stored, 0)
+        empty = Conversation(repaired=self._state.conversation.repaired)
+        conversation = empty.followed_by(0, refs, self._state.stored, 0)
         return shrink if self._passes(conversation=conversation) else None
 
     def _shrunk_resident(self, excess: int) -> Shrink | None:

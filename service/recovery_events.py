@@ -16,14 +16,14 @@ _IDS = 10
 _UNKNOWN = "unknown"
 
 
-def called_event(name: str, parameters: Any) -> RecoveryToolCalled:
+def called_event(name: object, parameters: object) -> RecoveryToolCalled:
     """The event of a call, whatever the parameters are."""
     given = parameters if isinstance(parameters, Mapping) else {}
     ids = given.get("historyIds")
     candidates = ids if isinstance(ids, list | tuple) else [given.get("historyId")]
     query = given.get("query")
     return RecoveryToolCalled(
-        tool=name if name in RECOVERY_TOOLS else _UNKNOWN,
+        tool=name if isinstance(name, str) and name in RECOVERY_TOOLS else _UNKNOWN,
         history_ids=tuple(known for value in candidates[:_IDS] if (known := _id(value)) is not None),
         call_id=_id(given.get("toolCallId")),
         query_characters=utf16_length(query) if isinstance(query, str) else None,

@@ -6,8 +6,10 @@ import heapq
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any, Literal
 
+from ..errors import InvalidMessage
 from ..history import History, HistoryItem
 from ..json_text import utf16_length
 from .bm25 import Index
@@ -16,6 +18,8 @@ from .public_view import Content, PublicItem, calls_recovery_tool
 from .terms import Analyzer, plain_terms
 
 PREVIEW_CHARACTERS = 160
+_PREVIEWED = 8_000
+"""How much of a text is looked at for a preview: white space collapses."""
 SEARCH_LOADS = 3
 """How many of the items it finds a search loads."""
 
@@ -130,7 +134,7 @@ class Navigator:
             "sequence": number,
             "kind": item.kind,
             "timestamp": public.timestamp,
-            "preview": _preview(public.own_texts()),
+            "preview": _preview(public),
             "tools": item.tools,
             "files": public.files,
             "failed": item.failed,
@@ -164,8 +168,10 @@ class Navigator:
         for number in range(len(index), len(self._items)):
             public = PublicItem(self._items[number], self._content)
             terms: list[str] = []
-            for text in public.search_texts():
-                terms += self._analyzer(text)
+            # What is nested too deeply to be printed is not searched; all else of the item is.
+            with suppress(InvalidMessage):
+                for text in public.search_texts():
+                    terms += self._analyzer(text)
             counts = index.add(terms)
             if self._positions[number] >= settled:
                 self._tentative.append(counts)
@@ -205,16 +211,16 @@ def _around(length: int, anchor: int, count: int, stride: int) -> range:
     return numbers[first : first + count]
 
 
-def _preview(texts: Iterable[str]) -> str:
+def _preview(public: PublicItem) -> str:
     pieces: list[str] = []
     length = 0
-    for text in texts:
-        # Twice as much as is shown leaves room for white space that collapses.
-        words = text[: PREVIEW_CHARACTERS * 50].split()
-        pieces += words
-        length += sum(len(word) + 1 for word in words)
-        if length > PREVIEW_CHARACTERS:
-            break
+    with suppress(InvalidMessage):
+        for text in public.own_texts():
+            words = text[:_PREVIEWED].split()
+            pieces += words
+            length += sum(len(word) + 1 for word in words)
+            if length > PREVIEW_CHARACTERS:
+                break
     preview = " ".join(pieces)
     if utf16_length(preview) <= PREVIEW_CHARACTERS:
         return preview

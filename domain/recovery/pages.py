@@ -41,7 +41,8 @@ class OutputReader:
         item = _item(history, history_id)
         message = self._content(item.id)["message"]
         blocks = message.get("content") if item.kind != "toolResult" else []
-        if not isinstance(blocks, list | tuple):
+        in_blocks = isinstance(blocks, list | tuple)
+        if not in_blocks:
             blocks = [blocks]
         if block >= len(blocks):
             raise RecoveryRefused(
@@ -49,7 +50,7 @@ class OutputReader:
                 f"item {history_id!r} has no block {block}; load_history shows its blocks",
             )
         shown = blocks[block]
-        if item.kind == "modelTurn" and (shown := public_block(shown)) is None:
+        if item.kind == "modelTurn" and in_blocks and (shown := public_block(shown)) is None:
             raise RecoveryRefused(
                 RecoveryErrorCode.OUTPUT_NOT_PUBLIC,
                 f"block {block} of item {history_id!r} is not public; only text and tool calls are",

@@ -117,8 +117,10 @@ def public_block(block: Any) -> Mapping[str, Any] | None:
 
 
 def calls_recovery_tool(item: HistoryItem) -> bool:
-    """Whether a turn reads history itself: recovery shows no such turn."""
-    return any(call.name in RECOVERY_TOOLS for call in item.message.calls)
+    """Whether a turn reads history itself, or is what a recovery tool answered: recovery shows neither."""
+    names = [call.name for call in item.message.calls]
+    names += [result.tool_name or "" for result in (item.message, *item.results)]
+    return not RECOVERY_TOOLS.isdisjoint(names)
 
 
 def _without_pictures(content: Any) -> Any:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ..json_text import stringify, utf16_length
+from ..messages import text
 
 REPLY_CHARACTERS = 8_000
 """The most characters a reply has, in UTF-16 code units."""
@@ -21,9 +22,9 @@ _LONG_NAME = 100
 def reply_text(result: Mapping[str, Any]) -> str:
     """The text a model is given for a result of a recovery tool."""
     for form in _forms(result):
-        text = stringify(form)
-        if utf16_length(text) <= REPLY_CHARACTERS:
-            return text
+        reply = stringify(form)
+        if utf16_length(reply) <= REPLY_CHARACTERS:
+            return reply
     return stringify({"omitted": "the reply is too long even in its shortest form; ask for less at once"})
 
 
@@ -65,7 +66,7 @@ def _shortened(reference: Mapping[str, Any]) -> dict[str, Any]:
     short = dict(reference)
     for name, more in (("tools", "moreTools"), ("files", "moreFiles")):
         names = reference[name]
-        short[name] = [_name(text) for text in names[:_SHOWN_NAMES]]
+        short[name] = [_name(name) for name in names[:_SHOWN_NAMES]]
         if len(names) > _SHOWN_NAMES:
             short[more] = len(names) - _SHOWN_NAMES
     return short
@@ -123,7 +124,7 @@ def _named(items: Sequence[Mapping[str, Any]], place: _Place, size: int) -> dict
     else:
         result = _results(item)[position]
         known = {name: result.get(name) for name in ("role", "toolName", "isError")}
-        read["toolCallId"] = result.get("toolCallId")
+        read["toolCallId"] = text(result.get("toolCallId"))
     return {**known, "characters": size, "read_context_output": read}
 
 
@@ -156,7 +157,8 @@ def _outline(item: Mapping[str, Any]) -> dict[str, Any]:
         if block is not None
     ]
     results = [
-        {"toolCallId": result.get("toolCallId"), "characters": _size(result)} for result in _results(item)
+        {"toolCallId": text(result.get("toolCallId")), "characters": _size(result)}
+        for result in _results(item)
     ]
     shown = {name: item[name] for name in ("id", "kind", "sequence", "timestamp")}
     return {**shown, "assistant": outputs, "toolResult": results, "readWith": "read_context_output"}

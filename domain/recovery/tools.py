@@ -9,7 +9,9 @@ from typing import Annotated, Any, Literal, NotRequired
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
+from ..errors import InvalidMessage
 from ..history import History
+from ..messages import MAX_SAFE_INTEGER
 from .errors import RecoveryErrorCode, RecoveryRefused
 from .navigator import SEARCH_LOADS, Navigator
 from .pages import PAGE_LIMIT, OutputReader
@@ -124,14 +126,14 @@ class RecoveryTools:
         self._navigator = Navigator(content, analyzer)
         self._reader = OutputReader(content)
 
-    def call(self, history: History, name: str, parameters: Any) -> Answer:
+    def call(self, history: History, name: object, parameters: object) -> Answer:
         """Answer a call about a branch's history.
 
         Raises:
             RecoveryRefused: there is no such tool, the parameters do not fit it, or name what is not there;
                 or the branch has no valid history.
         """
-        if name not in _PARAMETERS:
+        if not isinstance(name, str) or name not in _PARAMETERS:
             raise RecoveryRefused(
                 RecoveryErrorCode.UNKNOWN_RECOVERY_TOOL,
                 f"there is no such recovery tool; there are {', '.join(_PARAMETERS)}",
@@ -143,8 +145,11 @@ class RecoveryTools:
                 f"the stored history of this branch cannot be read ({history.error}); "
                 'set onInvalidStructure to "repair" to read it',
             )
-        result = self._result(history, name, given)
-        return Answer(result, reply_text(result))
+        try:
+            result = self._result(history, name, given)
+            return Answer(result, reply_text(result))
+        except InvalidMessage as unreadable:
+            raise RecoveryRefused(RecoveryErrorCode.UNREADABLE_OUTPUT, str(unreadable)) from None
 
     def _result(self, history: History, name: str, given: Any) -> dict[str, Any]:
         match name:
@@ -182,9 +187,10 @@ class RecoveryTools:
         return result
 
     def _read(self, history: History, given: ReadContextOutput) -> dict[str, Any]:
-        history_id, offset = given["historyId"], given.get("offset", 0)
+        history_id, offset = given["historyId"], min(given.get("offset", 0), MAX_SAFE_INTEGER)
         limit = given.get("limit", PAGE_LIMIT)
         block, call_id = given.get("contentIndex"), given.get("toolCallId")
+        block = None if block is None else min(block, MAX_SAFE_INTEGER)
         if given["source"] == "assistant" and block is not None and call_id is None:
             return self._reader.page_of_block(history, history_id, block, offset, limit)
         if given["source"] == "toolResult" and call_id is not None and block is None:
@@ -200,7 +206,7 @@ def _adapter(name: str) -> TypeAdapter[Any]:
     return TypeAdapter(_PARAMETERS[name])
 
 
-def _checked(name: str, parameters: Any) -> Any:
+def _checked(name: str, parameters: object) -> Any:
     try:
         return _adapter(name).validate_python(parameters)
     except ValidationError as error:

@@ -29,5 +29,12 @@ def calibration_after(state: SessionState, effect: CalibrationEffect, event: Eve
 def _with_pending(state: SessionState, event: ContextSelected) -> Calibration:
     steps = (step for first, last in event.kept for step in state.conversation.between(first, last))
     replaced = {item.index: item.tokens for item in event.replaced}
-    pending = sent_request(steps, event.notice, replaced, event.resident_tokens, state.stored)
+    pending = sent_request(
+        steps,
+        event.notice,
+        replaced,
+        event.resident_tokens,
+        state.stored,
+        repaired=state.conversation.repaired,
+    )
     return Calibration(pending, state.calibration.anchor, state.calibration.overhead)

@@ -50,5 +50,5 @@ def _under(state: SessionState, on_invalid: OnInvalidStructure) -> SessionState:
         conversation = Conversation().followed_by(0, refs, None, 0)
         return replace(state, branch=branch, conversation=conversation, request=None, stable_slots=0)
     request = RepairedRequest.empty().followed_by(0, refs)
-    conversation = Conversation().followed_by(0, request.changed(), None, 0)
+    conversation = Conversation(repaired=True).followed_by(0, request.changed(), None, 0)
     return replace(state, branch=branch, conversation=conversation, request=request, stable_slots=0)

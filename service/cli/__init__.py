@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from io import TextIOWrapper
 
 import typer
 
@@ -43,6 +44,10 @@ app.add_typer(maintain.db, name="db")
 
 def main() -> None:
     """Run the command line. Errors of this package become one line and exit status 1."""
+    for stream in (sys.stdout, sys.stderr):
+        # Half a character, or one that the terminal does not have, is shown as its escape.
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     from context_paging.domain.errors import ContextPagingError
 
     try:

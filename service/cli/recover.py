@@ -80,7 +80,7 @@ def load_command(
     """Print items of a session's history exactly, as load_history gives them."""
     result = _call(file, "load_history", {"historyIds": history_ids}, repair=repair).result
     if as_json:
-        _print_exactly(_json(result))
+        print(_json(result))
         return
     for item in result["items"]:
         _print_item(item)
@@ -114,9 +114,9 @@ def read_command(
         pages.append(_tool(opened, "read_context_output", parameters).result)
     if as_json:
         for page in pages:
-            _print_exactly(_json(page))
+            print(_json(page))
         return
-    _print_exactly(joined(page["text"] for page in pages))
+    print(joined(page["text"] for page in pages))
     if pages[-1]["nextOffset"] is not None:
         total = pages[-1]["totalCharacters"]
         print(f"{total:,} characters; go on with --offset {pages[-1]['nextOffset']}", file=sys.stderr)
@@ -141,7 +141,7 @@ def stats_command(
     if context_window is not None:
         session.select_model(context_window=context_window)
     statistics = session.statistics()
-    _print_exactly(_json(asdict(statistics)) if as_json else statistics_text(statistics))
+    print(_json(asdict(statistics)) if as_json else statistics_text(statistics))
 
 
 def stored_file(
@@ -193,7 +193,7 @@ def _print_references(reply: ToolReply, *, as_json: bool) -> None:
 
     references = reply.result["references"]
     if as_json:
-        _print_exactly(_json(reply.result))
+        print(_json(reply.result))
         return
     if not references:
         print("nothing found", file=sys.stderr)
@@ -212,25 +212,25 @@ def _print_references(reply: ToolReply, *, as_json: bool) -> None:
             Text(reference["kind"] + failed, "red" if failed else ""),
             Text(str(reference["timestamp"] or "")),
             Text(", ".join(dict.fromkeys(reference["tools"]))),
-            Text(_printable(reference["preview"])),
+            Text(reference["preview"]),
         )
     output().print(table)
 
 
 def _print_item(item: Mapping[str, Any]) -> None:
-    _print_exactly(f"{item['kind']} {item['id']} (no. {item['sequence']}, {item['timestamp']})")
+    print(f"{item['kind']} {item['id']} (no. {item['sequence']}, {item['timestamp']})")
     message = item.get("assistantMessage") or item.get("userMessage")
     content = None if message is None else message.get("content")
     for position, block in enumerate(content if isinstance(content, list | tuple) else [content]):
         if block is not None:
-            _print_exactly(f"[{position}] {_block_text(block)}")
+            print(f"[{position}] {_block_text(block)}")
     results = [item["toolResult"]] if "toolResult" in item else item.get("toolResults", [])
     for result in results:
         failed = ", failed" if result.get("isError") else ""
-        _print_exactly(f"[result of {result.get('toolCallId')}, {result.get('toolName')}{failed}]")
+        print(f"[result of {result.get('toolCallId')}, {result.get('toolName')}{failed}]")
         blocks = result.get("content")
         for block in blocks if isinstance(blocks, list | tuple) else [blocks]:
-            _print_exactly(_block_text(block))
+            print(_block_text(block))
     print()
 
 
@@ -247,12 +247,3 @@ def _json(value: Any) -> str:
     from context_paging.domain.json_text import stringify
 
     return stringify(value)
-
-
-def _print_exactly(text: str) -> None:
-    # Half of a surrogate pair cannot be written; it is shown as its escape.
-    print(text.encode("utf-8", "backslashreplace").decode())
-
-
-def _printable(text: str) -> str:
-    return text.encode("utf-8", "backslashreplace").decode()
