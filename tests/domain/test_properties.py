@@ -226,6 +226,19 @@ def test_a_repaired_request_is_always_valid_and_made_of_the_hosts_messages(
 
 
 @given(broken_scripts(), repairing())
+def test_a_message_that_a_repair_moves_is_still_the_stored_one(script: list[Action], chosen: Action) -> None:
+    session = played(script, chosen).session
+    session.context()
+    state = session.state
+
+    assert not [step.index for step in state.conversation.backwards() if step.outgoing_only]
+    slots = [step.slot for step in state.conversation.backwards()]
+    stored = [state.branch.projection.message(slot).fingerprint for slot in slots]
+    assert stored == [step.ref.fingerprint for step in state.conversation.backwards()]
+    assert len(set(slots)) == len(slots)
+
+
+@given(broken_scripts(), repairing())
 def test_a_repair_is_told_once(script: list[Action], chosen: Action) -> None:
     events = played(script, chosen).events
     keys = [repair_key(event) for event in events if isinstance(event, StructureRepaired)]

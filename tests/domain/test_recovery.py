@@ -408,3 +408,72 @@ def test_a_history_that_is_broken_is_refused_with_its_code() -> None:
     with pytest.raises(RecoveryRefused, match="onInvalidStructure") as refused:
         stored.call("browse_history", direction="forward")
     assert refused.value.reason == "ORPHAN_TOOL_RESULT"
+
+
+def test_text_that_is_no_list_of_blocks_can_be_read() -> None:
+    stored = Stored()
+    turn = stored.add({"role": "assistant", "content": "plain " * 2_000})
+
+    text = stored.tools.call(stored.history, "load_history", {"historyIds": [turn]}).text
+    (call,) = reachable(stored, text)
+    assert json.loads(stored.output(2_000, **json.loads(call))) == "plain " * 2_000
+
+
+def test_a_result_without_an_id_can_be_read() -> None:
+    stored = Stored()
+    turn = stored.add({"role": "assistant", "content": [call_block("")]})
+    result = stored.add({"role": "toolResult", "toolName": "read", "content": "z" * 9_000})
+
+    text = stored.tools.call(stored.history, "load_history", {"historyIds": [turn]}).text
+    (call,) = reachable(stored, text)
+    assert json.loads(stored.output(2_000, **json.loads(call))) == stored.entries[result]["message"]
+
+
+def test_a_stray_answer_of_a_recovery_tool_is_not_shown() -> None:
+    stored = Stored()
+    stored.add({"role": "user", "content": "go"})
+    stray = stored.add(
+        {"role": "toolResult", "toolCallId": "x", "toolName": "load_history", "content": "secret"}
+    )
+
+    assert not stored.call("search_history", query="secret")["references"]
+    with pytest.raises(RecoveryRefused) as refused:
+        stored.call("read_context_output", historyId=stray, source="toolResult", toolCallId="x")
+    assert refused.value.reason is RecoveryErrorCode.RECOVERY_OUTPUT
+
+
+def test_what_is_nested_too_deeply_hides_nothing_else() -> None:
+    stored = Stored()
+    deep: Any = 1.5
+    for _ in range(600):
+        deep = [deep]
+    stored.add({"role": "user", "content": "needle"})
+    turn = answered(stored, call_block("c", arguments={"given": deep}))
+
+    def limited() -> Any:
+        # The host's own calls take part of the stack.
+        return nested(200, lambda: stored.call("search_history", query="needle")["references"])
+
+    assert [reference["historyId"] for reference in limited()] == ["e0"]
+    with pytest.raises(RecoveryRefused) as refused:
+        nested(
+            500,
+            lambda: stored.call("read_context_output", historyId=turn, source="assistant", contentIndex=0),
+        )
+    assert refused.value.reason is RecoveryErrorCode.UNREADABLE_OUTPUT
+
+
+def nested(depth: int, work: Any) -> Any:
+    """Do something deep in the stack."""
+    return work() if depth == 0 else nested(depth - 1, work)
+
+
+@pytest.mark.parametrize("number", [10**5_000, 2**53], ids=["endless", "unsafe"])
+def test_a_number_beyond_all_outputs_is_refused(number: int) -> None:
+    stored = Stored()
+    stored.add({"role": "user", "content": "hello"})
+    for which in ({"contentIndex": number}, {"contentIndex": 0, "offset": number}):
+        with pytest.raises(RecoveryRefused):
+            stored.call("read_context_output", historyId="e0", source="assistant", **which)
+    with pytest.raises(RecoveryRefused):
+        stored.tools.call(stored.history, ["unhashable"], {})

@@ -76,8 +76,20 @@ def test_cache_totals_add_every_kind_of_saved_record() -> None:
         ({"input": 7, "cacheRead": "8", "cacheWrite": True}, (None, None)),
         ({"input": math.nan, "cacheRead": math.inf, "cacheWrite": 0}, (None, 2)),
         ({"input": 7, "cacheRead": 2**53 - 1, "cacheWrite": 0}, (None, 2)),
+        ({"input": 10**400, "output": 0.5, "cacheRead": -(10**400), "cacheWrite": 0}, (None, 2)),
     ],
-    ids=["none", "zeros", "explicit zero", "missing", "negative", "unsafe", "no number", "not finite", "sum"],
+    ids=[
+        "none",
+        "zeros",
+        "explicit zero",
+        "missing",
+        "negative",
+        "unsafe",
+        "no number",
+        "not finite",
+        "sum",
+        "beyond numbers",
+    ],
 )
 def test_what_makes_a_total_unavailable(usage: Any, totals: tuple[int | None, int | None]) -> None:
     found = statistics(assistant(MEASURED), assistant(usage))
@@ -123,6 +135,8 @@ def test_the_latest_request_of_this_session_outranks_the_saved_one() -> None:
         (math.inf, None, 128_000),
         (0, None, 128_000),
         (-1, None, 128_000),
+        (10**400, None, 128_000),
+        (5e-324, 5e-324, 5e-324),
     ],
 )
 def test_the_budget_is_capped_by_a_window_that_is_one(window: Any, shown: Any, budget: int) -> None:

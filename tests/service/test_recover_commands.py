@@ -149,6 +149,18 @@ def test_recovery_of_a_dead_session_names_the_way_out(shell: Shell, dead: Path) 
     assert shell.json("search", dead, "testing", "--repair", "--expand")["references"]
 
 
+def test_a_terminal_without_unicode_gets_escapes(
+    shell: Shell, example: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LC_ALL", "C")
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    monkeypatch.setenv("PYTHONUTF8", "0")
+
+    assert shell("search", example, "tests").stdout.isascii()
+    assert shell("browse", example, "--count", 10).stdout.isascii()
+    assert shell("demo", "--log", "log.db").stdout.isascii()
+
+
 def test_half_a_character_is_printed_as_its_escape(shell: Shell, tmp_path: Path) -> None:
     path = tmp_path / "half.jsonl"
     message = {"role": "user", "content": "half \ud83d and whole 😀"}
