@@ -12,7 +12,8 @@ from context_paging.domain.entries import Entry
 from context_paging.domain.events import ContextAborted, ContextSelected
 from context_paging.domain.projection import Projection
 
-from .session import ContextReply, Session
+from .replies import ContextReply
+from .session import Session
 from .session_file import SessionFile
 
 

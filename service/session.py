@@ -7,7 +7,6 @@ earlier one with the same id logged.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from os import PathLike
 from pathlib import Path
@@ -16,13 +15,12 @@ from typing import Any, Literal, Protocol
 
 from context_paging.domain.decide import decide, trim_target_warning
 from context_paging.domain.entries import Entry, context_message
-from context_paging.domain.errors import ContextPagingError, InvalidEntry
+from context_paging.domain.errors import InvalidEntry
 from context_paging.domain.estimation import HeuristicEstimator, TokenEstimator
 from context_paging.domain.events import (
     AttemptCancelled,
     BranchNavigated,
     BranchRefreshed,
-    CompactionCancelled,
     CompactionRequested,
     CompactionSucceeded,
     ContextAborted,
@@ -36,16 +34,13 @@ from context_paging.domain.events import (
     SessionShutDown,
     SessionStarted,
     SettingsReadFailed,
-    StatusPublished,
-    StructureRepaired,
     TurnEnded,
 )
-from context_paging.domain.messages import Message, MessageRef, digest, text_content
+from context_paging.domain.messages import Message, MessageRef, digest
 from context_paging.domain.recovery.errors import RecoveryErrorCode, RecoveryRefused
 from context_paging.domain.recovery.terms import Analyzer, plain_terms
 from context_paging.domain.recovery.tools import RecoveryTools
 from context_paging.domain.reducers import evolve
-from context_paging.domain.selection.notices import notice_message
 from context_paging.domain.state import SessionState
 from context_paging.domain.stats import SessionStatistics, session_statistics, statistics_text
 
@@ -53,17 +48,10 @@ from .log.records import Record
 from .notifications import Notification, notifications_of
 from .outgoing import OutgoingMessages
 from .recovery_events import answered_event, called_event
+from .replies import ContextReply, Reply, ToolReply, context_reply
 from .stored_session import StoredSession
 
 USAGE = "Usage: /context-paging [on|off|status|stats]"
-
-
-class ContextAbortedError(ContextPagingError):
-    """The provider must not be called: the selection was aborted."""
-
-    def __init__(self, aborted: ContextAborted) -> None:
-        super().__init__(aborted.message)
-        self.aborted = aborted
 
 
 class EventSink(Protocol):
@@ -79,73 +67,6 @@ class EventSink(Protocol):
     ) -> int:
         """Append all records or none, and return the sequence of the last one."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """What a callback led to: the events, and what the user is told."""
-
-    events: tuple[Event, ...]
-    notifications: tuple[Notification, ...] = ()
-
-    @property
-    def status(self) -> str | None:
-        """The text for the host's status line, where it is to be set."""
-        texts = [event.text for event in self.events if isinstance(event, StatusPublished)]
-        return texts[-1] if texts else None
-
-    @property
-    def repairs(self) -> tuple[StructureRepaired, ...]:
-        """Repairs of broken exchanges that were met for the first time."""
-        return tuple(event for event in self.events if isinstance(event, StructureRepaired))
-
-    @property
-    def cancelled(self) -> bool:
-        """Whether the host must cancel the compaction it announced."""
-        return any(isinstance(event, CompactionCancelled) for event in self.events)
-
-
-@dataclass(frozen=True, slots=True)
-class ContextReply(Reply):
-    """The answer to a context request.
-
-    Attributes:
-        call_id: names the provider call in the log.
-        outcome: the decision; ``None`` while paging is off.
-    """
-
-    call_id: str = ""
-    outcome: ContextSelected | ContextAborted | None = None
-    _messages: list[Message] = field(default_factory=list)
-
-    @property
-    def aborted(self) -> ContextAborted | None:
-        """The abort, if the provider must not be called."""
-        return self.outcome if isinstance(self.outcome, ContextAborted) else None
-
-    @property
-    def messages(self) -> list[Message]:
-        """What to send, in order. Host messages are the host's own objects.
-
-        Raises:
-            ContextAbortedError: the selection was aborted.
-        """
-        if isinstance(self.outcome, ContextAborted):
-            raise ContextAbortedError(self.outcome)
-        return self._messages
-
-
-@dataclass(frozen=True, slots=True)
-class ToolReply(Reply):
-    """The answer of a recovery tool.
-
-    Attributes:
-        result: the exact result, as JSON values. Its objects may be the host's own: not to be changed.
-        text: what the model is given, at most 8,000 characters.
-    """
-
-    result: Mapping[str, Any] = field(default_factory=dict)
-    text: str = ""
 
 
 class Session:
@@ -258,7 +179,7 @@ class Session:
         if not self._state.enabled:
             events = self._commit([ContextBypassed(messages=len(outgoing))], call_id, outgoing)
             self._call_id = call_id
-            return ContextReply(events, (), call_id, None, list(outgoing))
+            return context_reply(events, call_id, outgoing, None, self._state)
         reused, appended = self._outgoing.changes(outgoing, self._state.requested, self._digest)
         request = ContextRequested(
             reused=reused,
@@ -274,8 +195,7 @@ class Session:
         self._call_id = call_id
         outcome = events[-1]
         assert isinstance(outcome, ContextSelected | ContextAborted)
-        sent = self._sent(outgoing, outcome) if isinstance(outcome, ContextSelected) else []
-        return ContextReply(events, notifications_of(events), call_id, outcome, sent)
+        return context_reply(events, call_id, outgoing, outcome, self._state)
 
     def turn_end(self, entry_id: str | None = None, *, response: Message | None = None) -> Reply:
         """The provider's response was stored as an entry, or is given itself.
@@ -433,22 +353,6 @@ class Session:
                 return [self._stored.entries[entry.id] for entry in event.appended]
             case _:
                 return None
-
-    def _sent(self, outgoing: Sequence[Message], selected: ContextSelected) -> list[Message]:
-        sent: list[Message] = []
-        if selected.notice is not None:
-            sent.append(notice_message(selected.notice.text))
-        repaired = self._state.request is not None
-        texts = {item.index: item.text for item in selected.replaced}
-        for first, last in selected.kept:
-            if not repaired and not texts:
-                sent.extend(outgoing[first : last + 1])
-                continue
-            for position in range(first, last + 1):
-                message = outgoing[self._state.host_position(position)]
-                text = texts.get(position)
-                sent.append(message if text is None else {**message, "content": text_content(text)})
-        return sent
 
     def _digest(self, message: Message) -> MessageRef:
         return self._stored.known_ref(message) or digest(message, self._estimator)

@@ -9,7 +9,8 @@ from context_paging.domain.errors import InvalidEntry
 from context_paging.domain.recovery.terms import Analyzer, plain_terms
 from context_paging.domain.session_format import Problem
 
-from .session import Session, ToolReply
+from .replies import ToolReply
+from .session import Session
 from .session_file import SessionFile, read_session_file
 
 

@@ -11,7 +11,7 @@ import typer
 from .options import JsonOption
 
 if TYPE_CHECKING:
-    from ..session import ToolReply
+    from ..replies import ToolReply
     from ..stored_file import StoredFile
 
 FileArgument = Annotated[

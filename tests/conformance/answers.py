@@ -17,7 +17,8 @@ from context_paging.domain.messages import Message
 from context_paging.domain.recovery.errors import RecoveryRefused
 from context_paging.domain.settings import resolve_settings
 from context_paging.service.replay import ReplayOptions, answer_of, replay
-from context_paging.service.session import ContextReply, Reply, Session
+from context_paging.service.replies import ContextReply, Reply
+from context_paging.service.session import Session
 from context_paging.service.session_file import read_session_file
 
 NAVIGATOR_CODES = frozenset(

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from context_paging.domain.events import Event
 from context_paging.domain.messages import Message
-from context_paging.service.session import ContextReply, Session
+from context_paging.service.replies import ContextReply
+from context_paging.service.session import Session
 
 Action = dict[str, Any]
 SIZES = st.sampled_from([1, 20, 80, 200, 500])

@@ -22,7 +22,8 @@ from context_paging.domain.events import Mode
 from context_paging.domain.json_text import stringify
 from context_paging.domain.recovery.pages import joined
 from context_paging.domain.repair import RepairKind
-from context_paging.service.session import ContextReply, Session
+from context_paging.service.replies import ContextReply
+from context_paging.service.session import Session
 from context_paging.service.session_file import read_session_file
 from tests.conformance.answers import NotFoundInCorpus, corpus_file
 

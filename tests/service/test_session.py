@@ -12,7 +12,8 @@ from context_paging.domain.errors import InvalidEntry, InvalidMessage
 from context_paging.domain.events import ContextSelected, Mode, SessionStarted
 from context_paging.domain.state import SessionState
 from context_paging.service.log import EventLog, LogUnavailable, Record
-from context_paging.service.session import ContextAbortedError, Session
+from context_paging.service.replies import ContextAbortedError
+from context_paging.service.session import Session
 
 SMALL = {"contextPaging": {"tokenBudget": 1_000}}
 

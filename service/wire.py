@@ -1,0 +1,288 @@
+"""Host events as other programs send them, and the answers: JSON values with snake_case names.
+
+One shape for every transport. A context request names how many leading messages are those of the session's
+request before, and brings the others; the answer names the host's messages to send by their positions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from functools import cache
+from typing import Annotated, Any, Literal, assert_never
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from context_paging.domain.errors import ContextPagingError
+from context_paging.domain.events import ContextAborted
+
+from .replies import ContextReply, Reply, ToolReply
+from .session import Session
+
+Object = dict[str, Any]
+
+
+class InvalidHostEvent(ContextPagingError):
+    """What a host sent is no host event: a wrong type, a missing or an unknown field."""
+
+    code = "INVALID_HOST_EVENT"
+
+
+class UnknownPrefix(ContextPagingError):
+    """A context request builds on more messages than the session's last one had: send all of them."""
+
+    code = "UNKNOWN_PREFIX"
+
+
+class _HostEvent(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class SessionStart(_HostEvent):
+    """The session started, was resumed, forked or reloaded; or its settings could not be read (``error``)."""
+
+    type: Literal["session_start"]
+    reason: str = "new"
+    global_settings: Any = None
+    project_settings: Any = None
+    project_trusted: bool = False
+    error: str | None = None
+
+
+class Append(_HostEvent):
+    """The host stored entries; the last one is the new leaf."""
+
+    type: Literal["append"]
+    entries: list[Object]
+
+
+class Context(_HostEvent):
+    """The host is about to call the provider.
+
+    Attributes:
+        messages: all outgoing messages behind the first ``unchanged`` ones; left out, what the stored branch
+            makes.
+    """
+
+    type: Literal["context"]
+    messages: list[Object] | None = None
+    unchanged: int = Field(default=0, ge=0)
+    system_prompt: str = ""
+    tools: list[Object] = []
+    context_window: float | None = None
+    usage_tokens: float | None = None
+
+
+class TurnEnd(_HostEvent):
+    """The provider's response was stored as an entry, or is given itself."""
+
+    type: Literal["turn_end"]
+    entry_id: str | None = None
+    response: Object | None = None
+
+
+class Navigate(_HostEvent):
+    """The host moved to another leaf."""
+
+    type: Literal["navigate"]
+    leaf_id: str | None
+
+
+class SelectModel(_HostEvent):
+    """The host switched models."""
+
+    type: Literal["select_model"]
+    model: str | None = None
+    context_window: float | None = None
+
+
+class BeforeCompaction(_HostEvent):
+    """The host is about to compact: ``threshold`` or ``overflow`` by itself, ``manual`` when told to."""
+
+    type: Literal["before_compaction"]
+    reason: str
+
+
+class Compacted(_HostEvent):
+    """A compaction was stored as an entry."""
+
+    type: Literal["compacted"]
+    entry_id: str | None = None
+
+
+class Cancelled(_HostEvent):
+    """The host gave up something it had announced."""
+
+    type: Literal["attempt_cancelled"]
+    attempt: Literal["branch", "fork", "switch", "compaction"]
+
+
+class Command(_HostEvent):
+    """The session command: ``on``, ``off``, ``status``, ``stats``."""
+
+    type: Literal["command"]
+    arguments: str = ""
+
+
+class ToolCall(_HostEvent):
+    """The model called a recovery tool."""
+
+    type: Literal["tool"]
+    name: str
+    parameters: Any = None
+
+
+class ShutDown(_HostEvent):
+    """The host closed the session."""
+
+    type: Literal["shut_down"]
+
+
+HostEvent = (
+    SessionStart
+    | Append
+    | Context
+    | TurnEnd
+    | Navigate
+    | SelectModel
+    | BeforeCompaction
+    | Compacted
+    | Cancelled
+    | Command
+    | ToolCall
+    | ShutDown
+)
+
+
+def host_event(value: Any) -> HostEvent:
+    """A host event from JSON values.
+
+    Raises:
+        InvalidHostEvent: it is none.
+    """
+    try:
+        event: HostEvent = _adapter().validate_python(value)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise InvalidHostEvent(
+            f"this is no host event: {where + ': ' if where else ''}{first['msg']}"
+        ) from None
+    return event
+
+
+@cache
+def _adapter() -> TypeAdapter[Any]:
+    return TypeAdapter(Annotated[HostEvent, Field(discriminator="type")])
+
+
+class LiveSession:
+    """A session that is fed host events."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self._outgoing: list[Any] = []
+
+    def take(self, event: HostEvent) -> dict[str, Any]:
+        """Do what an event says, and answer with JSON values.
+
+        Raises:
+            ContextPagingError: what is wrong with the event; nothing has changed but the entries before the
+                wrong one of an ``append``.
+        """
+        session = self.session
+        match event:
+            case SessionStart():
+                return _told(self._start(event))
+            case Append():
+                session.append(event.entries)
+                return {}
+            case Context():
+                return self._context(event)
+            case TurnEnd():
+                return _told(session.turn_end(event.entry_id, response=event.response))
+            case Navigate():
+                return _told(session.navigate(event.leaf_id))
+            case SelectModel():
+                return _told(session.select_model(event.model, event.context_window))
+            case BeforeCompaction():
+                reply = session.before_compaction(event.reason)
+                return {**_told(reply), "cancel": reply.cancelled}
+            case Compacted():
+                return _told(session.compacted(event.entry_id))
+            case Cancelled():
+                return _told(session.attempt_cancelled(event.attempt))
+            case Command():
+                told = _told(session.command(event.arguments))
+                statistics = event.arguments.strip() == "stats"
+                return {**told, "statistics": asdict(session.statistics())} if statistics else told
+            case ToolCall():
+                return _tool_answer(session.tool(event.name, event.parameters))
+            case ShutDown():
+                return _told(session.shut_down())
+            case _:
+                assert_never(event)
+
+    def _start(self, event: SessionStart) -> Reply:
+        if event.error is not None:
+            return self.session.start_without_settings(event.reason, event.error)
+        return self.session.start(
+            event.reason,
+            global_settings=event.global_settings,
+            project_settings=event.project_settings,
+            project_trusted=event.project_trusted,
+        )
+
+    def _context(self, event: Context) -> dict[str, Any]:
+        outgoing = None
+        if event.messages is not None:
+            if event.unchanged > len(self._outgoing):
+                raise UnknownPrefix(
+                    f"the last request of this session had {len(self._outgoing)} messages, so that "
+                    f"{event.unchanged} cannot be unchanged; send all messages with unchanged 0"
+                )
+            outgoing = [*self._outgoing[: event.unchanged], *event.messages]
+        reply = self.session.context(
+            outgoing,
+            system_prompt=event.system_prompt,
+            tools=event.tools,
+            context_window=event.context_window,
+            usage_tokens=event.usage_tokens,
+        )
+        if outgoing is not None:
+            self._outgoing = outgoing
+        return {**_told(reply), **_context_answer(reply)}
+
+
+def error_answer(error: ContextPagingError) -> dict[str, Any]:
+    """An error as JSON values: its code, and what to do."""
+    reason = getattr(error, "reason", None)
+    return {"code": error.code if reason is None else str(reason), "message": str(error)}
+
+
+def _told(reply: Reply) -> dict[str, Any]:
+    notifications = [{"level": note.level, "text": note.text} for note in reply.notifications]
+    return {"notifications": notifications, "status": reply.status}
+
+
+def _context_answer(reply: ContextReply) -> dict[str, Any]:
+    outcome = reply.outcome
+    answer: dict[str, Any] = {"call_id": reply.call_id}
+    if outcome is None:
+        return {**answer, "outcome": "inactive", "send": _sent(reply)}
+    answer["estimated_tokens"] = outcome.estimated_tokens
+    answer["budget_tokens"] = outcome.budget_tokens
+    if isinstance(outcome, ContextAborted):
+        return {**answer, "outcome": "aborted", "code": outcome.code.value, "message": outcome.message}
+    return {**answer, "outcome": outcome.mode.value, "send": _sent(reply)}
+
+
+def _sent(reply: ContextReply) -> list[dict[str, Any]]:
+    """What to send, in order: runs of the host's messages from ``first`` to ``last``, and whole messages."""
+    return [
+        {"first": part[0], "last": part[1]} if isinstance(part, tuple) else {"message": part}
+        for part in reply.sent
+    ]
+
+
+def _tool_answer(reply: ToolReply) -> dict[str, Any]:
+    return {**_told(reply), "text": reply.text, "result": dict(reply.result)}
