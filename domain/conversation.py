@@ -42,7 +42,6 @@ class Step:
 
     __slots__ = (
         "answered",
-        "base_slot",
         "broken",
         "dropped",
         "envelope_end",
@@ -69,7 +68,6 @@ class Step:
     ref: MessageRef
     slot: int
     next_slot: int
-    base_slot: int
     outgoing_only: bool
     dropped: bool
     request: Step | None
@@ -108,12 +106,12 @@ class Conversation:
         last: the newest message, ``None`` for an empty request.
         stored: the context projection the messages were matched against; ``None`` while it is unknown, when
             no message counts as outgoing-only.
-        repaired: the messages may be in another order than they are stored in (`repair`).
+        shared: leading messages whose steps are those of the request before.
     """
 
     last: Step | None = None
     stored: Projection | None = None
-    repaired: bool = False
+    shared: int = 0
 
     @property
     def length(self) -> int:
@@ -181,11 +179,23 @@ class Conversation:
         while last is not None and last.index >= start:
             again.append(last.ref)
             last = last.previous
+        shared = 0 if last is None else last.index + 1
         for ref in reversed(again):
-            last = _follow(last, ref, stored, self.repaired)
+            last = _follow(last, ref, stored)
         for ref in appended:
-            last = _follow(last, ref, stored, self.repaired)
-        return Conversation(last, stored, self.repaired)
+            last = _follow(last, ref, stored)
+        return Conversation(last, stored, shared)
+
+    def extended(self, ref: MessageRef, matched: Step, stored: Projection | None) -> Conversation:
+        """This request and one more message, which is stored where ``matched`` is."""
+        return Conversation(_follow(self.last, ref, stored, matched), stored, self.length)
+
+    def continued(self, kept: int, steps: Iterable[Step], stored: Projection | None) -> Conversation:
+        """The first ``kept`` messages of this request, and then messages that are matched already."""
+        last = self.at(kept - 1) if kept else None
+        for step in steps:
+            last = _follow(last, step.ref, stored, step)
+        return Conversation(last, stored, kept)
 
 
 def _first_to_match_again(
@@ -203,20 +213,22 @@ def _first_to_match_again(
     # What was not stored then may be stored now.
     step = last.unstored
     while step is not None:
-        first_slot = 0 if step.previous is None else step.previous.base_slot
+        first_slot = 0 if step.previous is None else step.previous.next_slot
         if stored.find(step.ref, first_slot) is not None:
             start = min(start, step.index)
         step = None if step.previous is None else step.previous.unstored
     return start
 
 
-def _follow(previous: Step | None, ref: MessageRef, stored: Projection | None, repaired: bool) -> Step:
+def _follow(
+    previous: Step | None, ref: MessageRef, stored: Projection | None, matched: Step | None = None
+) -> Step:
     step = Step()
     step.previous = previous
     step.ref = ref
     step.index = 0 if previous is None else previous.index + 1
     step.jump = _jump(previous)
-    _match(step, previous, stored, repaired)
+    _match(step, previous, stored, matched)
     _check_exchange(step, previous)
     _join_request(step, previous)
     tokens = 0 if ref.role == "system" else ref.tokens
@@ -234,35 +246,18 @@ def _jump(previous: Step | None) -> Step | None:
     return previous
 
 
-def _match(step: Step, previous: Step | None, stored: Projection | None, repaired: bool) -> None:
+def _match(step: Step, previous: Step | None, stored: Projection | None, matched: Step | None) -> None:
     next_slot = 0 if previous is None else previous.next_slot
-    base_slot = 0 if previous is None else previous.base_slot
-    slot = None if stored is None else stored.find(step.ref, next_slot)
-    if slot is None and stored is not None and base_slot < next_slot:
-        slot = _moved_from(step.ref, previous, stored, base_slot)
+    if matched is None:
+        slot = None if stored is None else stored.find(step.ref, next_slot)
+    else:
+        slot = None if matched.slot == NO_SLOT else matched.slot
     step.outgoing_only = stored is not None and slot is None
     step.slot = NO_SLOT if slot is None else slot
     step.next_slot = next_slot if slot is None else max(next_slot, slot + 1)
-    # A repair moves messages behind others of their exchange, no further.
-    step.base_slot = base_slot if repaired and step.ref.role != "assistant" else step.next_slot
     step.unstored = step if step.outgoing_only else (None if previous is None else previous.unstored)
     unusual = step.outgoing_only or (stored is not None and slot is not None and stored.is_edited(slot))
     step.unusual = step if unusual else (None if previous is None else previous.unusual)
-
-
-def _moved_from(ref: MessageRef, previous: Step | None, stored: Projection, base_slot: int) -> int | None:
-    """The slot from ``base_slot`` on that a message matches and no step before it does."""
-    slot = stored.find(ref, base_slot)
-    if stored.holds_once(ref):
-        return slot
-    while slot is not None:
-        step = previous
-        while step is not None and step.next_slot > base_slot and step.slot != slot:
-            step = step.previous
-        if step is None or step.slot != slot:
-            return slot
-        slot = stored.find(ref, slot + 1)
-    return None
 
 
 def _check_exchange(step: Step, previous: Step | None) -> None:

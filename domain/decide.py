@@ -22,6 +22,7 @@ from .events import (
 from .messages import MessageRef
 from .reducers import Transition, transition_of
 from .repair import RepairKind
+from .repaired_request import RequestRepair
 from .selection import select
 from .state import SessionState, repair_key
 
@@ -34,7 +35,9 @@ def decide(state: SessionState, event: Event, estimator: TokenEstimator) -> tupl
     match event:
         case SessionStarted() | SettingsReadFailed():
             # Another policy for broken exchanges is another reading of what is there already.
-            repairs = _untold(state, (*_stored_repairs(state), *_request_repairs(state)))
+            request = state.request
+            told = () if request is None else _request_repairs(state, request.repairs)
+            repairs = _untold(state, (*_stored_repairs(state), *told))
             return (StatusPublished(text=STATUS_TEXT[state.enabled]), *repairs)
         case PagingToggled():
             return (StatusPublished(text=STATUS_TEXT[state.enabled]),)
@@ -47,7 +50,10 @@ def decide(state: SessionState, event: Event, estimator: TokenEstimator) -> tupl
             refused = transition_of(state, event) is Transition.COMPACTION_REFUSED
             return (CompactionCancelled(reason=event.reason),) if refused else ()
         case ContextRequested():
-            return (*_untold(state, _request_repairs(state)), select(state, event, estimator))
+            outcome = select(state, event, estimator)
+            if state.request is None:
+                return (outcome,)
+            return (*_untold(state, _request_repairs(state, state.request.new_repairs)), outcome)
         case _:
             return ()
 
@@ -62,8 +68,9 @@ def trim_target_warning(state: SessionState) -> TrimTargetWarned | None:
 
 
 def _untold(state: SessionState, repairs: Iterable[StructureRepaired]) -> tuple[StructureRepaired, ...]:
-    new = {repair_key(repair): repair for repair in repairs if repair_key(repair) not in state.repaired}
-    return tuple(new.values())
+    new = {repair_key(repair): repair for repair in repairs}
+    # What only a request carries has no name to know it by: it is told in each request that brings it anew.
+    return tuple(r for key, r in new.items() if key not in state.repaired or not r.entry_ids)
 
 
 def _stored_repairs(state: SessionState) -> Iterator[StructureRepaired]:
@@ -72,15 +79,12 @@ def _stored_repairs(state: SessionState) -> Iterator[StructureRepaired]:
         yield _repaired(repair.kind, [entry.id for entry in repair.entries], refs)
 
 
-def _request_repairs(state: SessionState) -> Iterator[StructureRepaired]:
-    if state.request is None:
-        return
-    stored = state.branch.projection
-    for repair in state.request.repairs:
-        slots = [stored.find(ref, 0) for ref in repair.messages]
-        yield _repaired(
-            repair.kind, [stored.entry_id(slot) for slot in slots if slot is not None], repair.messages
-        )
+def _request_repairs(state: SessionState, repairs: Iterable[RequestRepair]) -> Iterator[StructureRepaired]:
+    assert state.request is not None
+    for repair in repairs:
+        steps = [state.request.host.at(position) for position in repair.positions]
+        entry_ids = [state.branch.projection.entry_id(step.slot) for step in steps if step.slot >= 0]
+        yield _repaired(repair.kind, entry_ids, [step.ref for step in steps])
 
 
 def _repaired(kind: RepairKind, entry_ids: list[str], messages: Sequence[MessageRef]) -> StructureRepaired:

@@ -329,7 +329,12 @@ def _repaired_items(
     if not stretch:
         return [], []
     repaired = repair(messages)
-    repairs = [StoredRepair(r.kind, tuple(stretch[p] for p in r.positions)) for r in repaired.repairs]
+    # Messages are moved in requests only: a history has items.
+    repairs = [
+        StoredRepair(r.kind, tuple(stretch[p] for p in r.positions))
+        for r in repaired.repairs
+        if r.kind is not RepairKind.MESSAGES_MOVED
+    ]
     items: list[HistoryItem] = []
     others = range(len(stretch))
     if messages[0].role == "assistant":

@@ -85,10 +85,6 @@ class Projection:
             return start
         return slots.by_fingerprint.first(fingerprint, start, self.length)
 
-    def holds_once(self, message: MessageRef) -> bool:
-        """Whether exactly one slot has this message."""
-        return self._slots.by_fingerprint.count(message.fingerprint, self.length) == 1
-
     def slot_of(self, entry_id: str) -> int | None:
         """The slot an entry fills."""
         return self._slots.by_entry.last(entry_id, self.length)

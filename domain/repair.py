@@ -133,7 +133,7 @@ def repair(stretch: Sequence[MessageRef]) -> Repaired:
     stored = tuple(answers[call_id] for call_id in in_place)
     refused = _refused(first, calls, answers)
     if refused is not None:
-        repairs.append(Repair(refused, (0, *stored)))
+        repairs.append(Repair(refused, (0,)))
         return Repaired(tuple(others), 0, stored, tuple(repairs))
     complete = all(call_id in answers for call_id in calls)
     results = tuple(answers[call_id] for call_id in calls) if complete else stored

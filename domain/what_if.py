@@ -273,14 +273,16 @@ class _Trial:
         shrink, positions = part
         if shrink.to_tokens <= 0:
             return None
-        refs = [step.ref for step in self._state.conversation.backwards()][::-1]
+        steps = [*self._state.conversation.backwards()][::-1]
+        refs = [step.ref for step in steps]
         saved = math.ceil(shrink.tokens - shrink.to_tokens)
         for position in sorted(positions, key=lambda at: -refs[at].tokens):
             less = min(saved, refs[position].tokens)
             refs[position] = replace(refs[position], tokens=refs[position].tokens - less)
             saved -= less
-        empty = Conversation(repaired=self._state.conversation.repaired)
-        conversation = empty.followed_by(0, refs, self._state.stored, 0)
+        conversation = Conversation()
+        for step, ref in zip(steps, refs, strict=True):
+            conversation = conversation.extended(ref, step, self._state.stored)
         return shrink if self._passes(conversation=conversation) else None
 
     def _shrunk_resident(self, excess: int) -> Shrink | None:

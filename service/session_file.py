@@ -77,6 +77,8 @@ def read_session_file(path: Path | str) -> SessionFile:
 
 def _open(path: Path | str) -> BufferedReader:
     if str(path) == "-":
+        if sys.stdin is None:
+            raise SessionFileError("standard input is closed; give the path of a session file")
         return BufferedReader(FileIO(sys.stdin.fileno(), closefd=False))
     return Path(path).open("rb")
 

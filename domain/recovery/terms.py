@@ -10,9 +10,10 @@ _HAN = (
     "\u2e80-\u2fd5\u3005\u3007\u3021-\u3029\u3038-\u303b\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
     "\U00020000-\U000323af"
 )
-_LETTER = rf"[^\W{_HAN}]"
-_TERM = re.compile(rf"[{_HAN}]|{_LETTER}(?:(?:{_LETTER}|[./:-])*{_LETTER})?")
+_RUN = re.compile(r"[\w./:-]+")
+_HAN_CHARACTER = re.compile(f"([{_HAN}])")
 _ASCII_TERM = re.compile(r"\w(?:[\w./:-]*\w)?", re.ASCII)
+_EDGES = "./:-"
 
 Analyzer = Callable[[str], Iterable[str]]
 """Splits a text into terms."""
@@ -41,7 +42,12 @@ def expanded_terms(text: str) -> Iterator[str]:
 
 
 def _runs(text: str) -> list[str]:
-    return (_ASCII_TERM if text.isascii() else _TERM).findall(text)
+    if text.isascii():
+        return _ASCII_TERM.findall(text)
+    pieces: list[str] = []
+    for run in _RUN.findall(text):
+        pieces += [run] if run.isascii() else _HAN_CHARACTER.split(run)
+    return [term for piece in pieces if (term := piece.strip(_EDGES))]
 
 
 def _stem(word: str) -> str:

@@ -35,6 +35,6 @@ def _with_pending(state: SessionState, event: ContextSelected) -> Calibration:
         replaced,
         event.resident_tokens,
         state.stored,
-        repaired=state.conversation.repaired,
+        repaired=state.request is not None,
     )
     return Calibration(pending, state.calibration.anchor, state.calibration.overhead)

@@ -30,10 +30,8 @@ def project(state: SessionState, event: Event) -> SessionState:
             if state.request is None:
                 conversation = state.conversation.followed_by(event.reused, event.appended, stored, stable)
                 return replace(state, conversation=conversation, stable_slots=None)
-            request = state.request.followed_by(event.reused, event.appended)
-            conversation = state.conversation.followed_by(
-                request.unchanged, request.changed(), stored, stable
-            )
+            request = state.request.followed_by(event.reused, event.appended, stored, stable)
+            conversation = state.conversation.continued(request.unchanged, request.changed(), stored)
             return replace(state, conversation=conversation, request=request, stable_slots=None)
         case _:
             return state
@@ -50,5 +48,5 @@ def _under(state: SessionState, on_invalid: OnInvalidStructure) -> SessionState:
         conversation = Conversation().followed_by(0, refs, None, 0)
         return replace(state, branch=branch, conversation=conversation, request=None, stable_slots=0)
     request = RepairedRequest.empty().followed_by(0, refs)
-    conversation = Conversation(repaired=True).followed_by(0, request.changed(), None, 0)
+    conversation = Conversation().continued(0, request.changed(), None)
     return replace(state, branch=branch, conversation=conversation, request=request, stable_slots=0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from io import TextIOWrapper
+from io import BytesIO, TextIOWrapper
 
 import typer
 
@@ -45,6 +45,9 @@ app.add_typer(maintain.db, name="db")
 
 def main() -> None:
     """Run the command line. Errors of this package become one line and exit status 1."""
+    # A program that was started without them has nobody to print to.
+    sys.stdout = sys.stdout or TextIOWrapper(BytesIO())
+    sys.stderr = sys.stderr or TextIOWrapper(BytesIO())
     for stream in (sys.stdout, sys.stderr):
         # Half a character, or one that the terminal does not have, is shown as its escape.
         if isinstance(stream, TextIOWrapper):

@@ -100,6 +100,8 @@ def read_command(
     """Print an output of a session exactly, a page at a time, as read_context_output does."""
     from context_paging.domain.recovery.pages import joined
 
+    if (call is None) == (block is None):
+        raise typer.BadParameter("give --call for a tool's result, or --block for a block of the message")
     parameters: dict[str, Any] = {"historyId": history_id, "offset": offset, "limit": limit}
     parameters["source"] = "toolResult" if call is not None else "assistant"
     if call is not None:
@@ -125,7 +127,8 @@ def read_command(
 def stats_command(
     file: FileArgument,
     token_budget: Annotated[
-        int | None, typer.Option("--token-budget", min=1, help="Token budget of the window.")
+        int | None,
+        typer.Option("--token-budget", min=1, max=2**53 - 1, help="Token budget of the window."),
     ] = None,
     context_window: Annotated[
         int | None, typer.Option("--context-window", min=1, help="The model's context window.")

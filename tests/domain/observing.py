@@ -58,7 +58,8 @@ def observed_request(request: RepairedRequest) -> object:
     return (
         [request.message(position) for position in range(request.length)],
         request.unchanged,
-        request.changed(),
+        [step.ref for step in request.changed()],
+        observed_conversation(request.host),
         request.repairs,
     )
 

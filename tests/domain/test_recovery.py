@@ -381,6 +381,7 @@ def test_references_with_hundreds_of_files_stay_within_a_reply() -> None:
         ("Read src/main.rs, then --help.", ["read", "src/main.rs", "then", "help"]),
         ("数据 naïve_name ÉPSILON", ["数", "据", "naïve_name", "épsilon"]),
         ("./:- ... 1e21 a-b", ["1e21", "a-b"]),
+        ("é/-数.据-x_ ./é.y", ["é", "数", "据", "x_", "é.y"]),
         ("", []),
     ],
 )

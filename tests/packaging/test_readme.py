@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from context_paging.service.bridge import Bridge
+
 README = Path(__file__).parents[2] / "README.md"
 
 
@@ -36,3 +38,13 @@ def test_each_example_runs_and_prints_what_it_should(tmp_path: Path, number: int
 def test_the_linked_files_exist() -> None:
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", README.read_text("utf-8")):
         assert (README.parent / target).exists(), target
+
+
+def test_the_lines_for_the_bridge_are_answered() -> None:
+    (lines,) = re.findall(r"```json\n(.*?)```", README.read_text("utf-8"), re.DOTALL)
+    bridge = Bridge(None)
+
+    answers = [bridge.answer(line.encode()) for line in lines.splitlines()]
+
+    assert [answer["id"] for answer in answers] == [0, 1, 2, 3]
+    assert answers[-1]["ok"]["send"] == [{"first": 0, "last": 0}]

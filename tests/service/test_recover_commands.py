@@ -103,7 +103,6 @@ def test_read_prints_pages_and_whole_outputs(shell: Shell, example: Path) -> Non
     [
         (("load", "nope"), "there is no history item 'nope'"),
         (("read", "nope", "--block", 0), "there is no history item 'nope'"),
-        (("read", "nope"), "needs contentIndex alone"),
         (("browse", "--direction", "sideways"), "direction"),
         (("search", "x" * 201), "query"),
     ],

@@ -216,3 +216,70 @@ def test_a_change_of_the_policy_takes_hold_when_the_session_starts_again() -> No
     assert host.session.tool("browse_history", {"direction": "forward"}).result["references"]
     host.session.start("reload")
     assert host.session.context().aborted is not None
+
+
+def note(text: str) -> dict[str, Any]:
+    """A note that looks like any other with its text."""
+    return {"customType": "note", "content": text, "display": True}
+
+
+def test_a_moved_message_with_a_later_twin_is_not_taken_for_it() -> None:
+    stepped, entries = Host(Session("s"), REPAIR), []
+    sent: list[Any] = []
+    stepped.user()
+    for call in ("a", "b", "c"):
+        stepped.answer(call, stop="toolUse")
+        if call != "c":
+            stepped.store("custom_message", **note("the same note"))
+        stepped.result(call)
+        now = stepped.session.context().messages
+        assert now[: len(sent)] == sent
+        sent = now
+    entries = list(stepped.session.stored.entries.values())
+    fresh = Session("f")
+    fresh.start(global_settings=REPAIR)
+    fresh.append(entries)
+
+    assert fresh.context().messages == sent
+    assert not [s for s in fresh.state.conversation.backwards() if s.outgoing_only]
+
+
+def test_a_copy_that_only_the_request_carries_is_sent_as_under_the_strict_policy() -> None:
+    hosts = [Host(Session("s"), settings) for settings in ({}, REPAIR)]
+    orders = []
+    for host in hosts:
+        host.user()
+        host.answer("a", stop="toolUse")
+        host.result("a")
+        host.store("custom_message", **note("once"))
+        host.answer("b", stop="toolUse")
+        host.result("b")
+        outgoing = list(host.session.stored.messages())
+        outgoing.insert(4, dict(outgoing[3]))
+        orders.append([outgoing.index(message) for message in host.session.context(outgoing).messages])
+        assert sum(s.outgoing_only for s in host.session.state.conversation.backwards()) == 1
+    assert orders[0] == orders[1]
+
+
+def test_a_stray_result_like_a_valid_one_is_told_by_its_own_entry() -> None:
+    host = Host(Session("s"), REPAIR)
+    host.user()
+    host.answer("a", stop="toolUse")
+    result = host.result("a")
+    host.user()
+    stray = host.store("message", message=dict(host.session.stored.entries[result]["message"]))
+
+    assert [repair.entry_ids for repair in host.session.context().repairs] == [(stray,)]
+    assert not host.session.context().repairs
+
+
+def test_a_lasting_exchange_is_told_once_while_its_results_arrive() -> None:
+    host = Host(Session("s"), REPAIR)
+    host.user()
+    host.answer("a", "b", "c", stop="toolUse")
+    told = [*host.session.context().repairs]
+    for call in ("a", "b"):
+        host.result(call)
+        told += host.session.context().repairs
+
+    assert len(told) == 1
