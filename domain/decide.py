@@ -81,9 +81,12 @@ def _stored_repairs(state: SessionState) -> Iterator[StructureRepaired]:
 
 def _request_repairs(state: SessionState, repairs: Iterable[RequestRepair]) -> Iterator[StructureRepaired]:
     assert state.request is not None
+    host = state.request.host
+    # The branch may be another one by now; slots are those of the projection the request was matched with.
+    stored = host.stored
     for repair in repairs:
-        steps = [state.request.host.at(position) for position in repair.positions]
-        entry_ids = [state.branch.projection.entry_id(step.slot) for step in steps if step.slot >= 0]
+        steps = [host.at(position) for position in repair.positions]
+        entry_ids = [] if stored is None else [stored.entry_id(s.slot) for s in steps if s.slot >= 0]
         yield _repaired(repair.kind, entry_ids, [step.ref for step in steps])
 
 

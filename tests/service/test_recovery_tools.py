@@ -283,3 +283,19 @@ def test_a_lasting_exchange_is_told_once_while_its_results_arrive() -> None:
         told += host.session.context().repairs
 
     assert len(told) == 1
+
+
+def test_a_session_that_starts_again_on_another_branch_tells_what_it_had_repaired_by_its_entries() -> None:
+    host = Host(Session("s"), REPAIR)
+    first = host.user()
+    host.turns(1)
+    host.user()
+    host.answer("open", stop="toolUse")
+    host.user()
+    host.session.context()
+    host.session.navigate(first)
+
+    assert not host.session.start("resume", global_settings=REPAIR).repairs
+    assert not host.session.start("resume").repairs
+    assert host.session.start("resume", global_settings=REPAIR).status == "paging on"
+    assert host.session.context().messages
