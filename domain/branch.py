@@ -26,17 +26,21 @@ class Branch:
     projection: Projection
     stable_slots: int = 0
     invalidating: tuple[EntryRef, ...] = ()
-    on_invalid: OnInvalidStructure = OnInvalidStructure.ABORT
 
     @staticmethod
-    def empty(on_invalid: OnInvalidStructure = OnInvalidStructure.ABORT) -> Branch:
+    def empty() -> Branch:
         """No entries."""
-        return Branch([], 0, History.empty(on_invalid), Projection.empty(), on_invalid=on_invalid)
+        return Branch([], 0, History.empty(), Projection.empty())
 
     @property
     def available(self) -> bool:
         """Whether there is a history; without one nothing is known of the stored conversation."""
         return self.history.error is None
+
+    @property
+    def on_invalid(self) -> OnInvalidStructure:
+        """What becomes of broken exchanges."""
+        return self.history.on_invalid
 
     def under(self, on_invalid: OnInvalidStructure) -> Branch:
         """The same branch, with its broken exchanges dealt with in this way."""
@@ -55,13 +59,7 @@ class Branch:
         projection, stable = self._projected(entries, appended)
         history = self.history.appended(appended)
         return Branch(
-            entries,
-            len(entries),
-            history,
-            projection,
-            stable,
-            self.invalidating + _invalidating(appended),
-            self.on_invalid,
+            entries, len(entries), history, projection, stable, self.invalidating + _invalidating(appended)
         )
 
     def _projected(self, entries: list[EntryRef], appended: tuple[EntryRef, ...]) -> tuple[Projection, int]:
@@ -89,7 +87,7 @@ class Branch:
 
 def _built(entries: list[EntryRef], on_invalid: OnInvalidStructure) -> Branch:
     history = History.empty(on_invalid).appended(entries)
-    return Branch(entries, len(entries), history, project(entries), 0, _invalidating(entries), on_invalid)
+    return Branch(entries, len(entries), history, project(entries), 0, _invalidating(entries))
 
 
 def _invalidating(entries: Iterable[EntryRef]) -> tuple[EntryRef, ...]:

@@ -186,16 +186,25 @@ class Conversation:
             last = _follow(last, ref, stored)
         return Conversation(last, stored, shared)
 
-    def extended(self, ref: MessageRef, matched: Step, stored: Projection | None) -> Conversation:
-        """This request and one more message, which is stored where ``matched`` is."""
-        return Conversation(_follow(self.last, ref, stored, matched), stored, self.length)
-
-    def continued(self, kept: int, steps: Iterable[Step], stored: Projection | None) -> Conversation:
-        """The first ``kept`` messages of this request, and then messages that are matched already."""
+    def continued(
+        self, kept: int, further: Iterable[tuple[MessageRef, Step]], stored: Projection | None
+    ) -> Conversation:
+        """The first ``kept`` messages of this request, and then others, each stored where a step is."""
         last = self.at(kept - 1) if kept else None
-        for step in steps:
-            last = _follow(last, step.ref, stored, step)
+        for ref, matched in further:
+            last = _follow(last, ref, stored, matched)
         return Conversation(last, stored, kept)
+
+
+def runs_of(positions: Iterable[int]) -> tuple[tuple[int, int], ...]:
+    """Positions as runs of their first and last, in the same order."""
+    runs: list[list[int]] = []
+    for position in positions:
+        if runs and runs[-1][1] == position - 1:
+            runs[-1][1] = position
+        else:
+            runs.append([position, position])
+    return tuple((first, last) for first, last in runs)
 
 
 def _first_to_match_again(

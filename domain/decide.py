@@ -20,7 +20,7 @@ from .events import (
     TrimTargetWarned,
 )
 from .messages import MessageRef
-from .reducers import Transition, transition_of
+from .reducers import Transition, evolve, transition_of
 from .repair import RepairKind
 from .repaired_request import RequestRepair
 from .selection import select
@@ -56,6 +56,20 @@ def decide(state: SessionState, event: Event, estimator: TokenEstimator) -> tupl
             return (*_untold(state, _request_repairs(state, state.request.new_repairs)), outcome)
         case _:
             return ()
+
+
+def fold(
+    state: SessionState, events: Iterable[Event], estimator: TokenEstimator
+) -> tuple[SessionState, list[Event]]:
+    """The state after events and the decisions they lead to, and all of these in order."""
+    taken: list[Event] = []
+    for event in events:
+        state = evolve(state, event)
+        taken.append(event)
+        for decision in decide(state, event, estimator):
+            state = evolve(state, decision)
+            taken.append(decision)
+    return state, taken
 
 
 def trim_target_warning(state: SessionState) -> TrimTargetWarned | None:

@@ -14,6 +14,8 @@ from typing import Any
 
 from .errors import InvalidMessage
 
+UTF16_UNIT = 2
+"""Bytes of a code unit."""
 _MAX_SAFE_INTEGER = 2**53
 _JS_DECIMAL_DIGITS = 21
 # A float, a long integer, an integer-like key or half of a surrogate pair may print differently in
@@ -32,7 +34,17 @@ def utf16_length(text: str) -> int:
     """Length of ``text`` in UTF-16 code units; a lone surrogate counts one."""
     if text.isascii():
         return len(text)
-    return len(text.encode("utf-16-le", "surrogatepass")) // 2
+    return len(to_utf16(text)) // UTF16_UNIT
+
+
+def to_utf16(text: str) -> bytes:
+    """The code units of a text, two bytes each; halves of surrogate pairs are kept."""
+    return text.encode("utf-16-le", "surrogatepass")
+
+
+def from_utf16(units: bytes) -> str:
+    """The text of code units; two halves side by side become one character."""
+    return units.decode("utf-16-le", "surrogatepass")
 
 
 def stringify(value: Any) -> str:
@@ -149,7 +161,7 @@ def _string_text(text: str) -> str:
     if not _SURROGATE.search(encoded):
         return encoded
     # A pair split over two Python characters is one character in JavaScript; a lone half is escaped.
-    joined = encoded.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+    joined = from_utf16(to_utf16(encoded))
     return _SURROGATE.sub(lambda half: f"\\u{ord(half.group()):04x}", joined)
 
 

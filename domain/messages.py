@@ -93,7 +93,7 @@ class MessageRef:
         if self.usage is None or self.interrupted:
             return None
         counters = [
-            _counter(value)
+            token_counter(value)
             for value in (self.usage.input, self.usage.cache_read, self.usage.cache_write, self.usage.output)
         ]
         if not any(counters):
@@ -198,7 +198,8 @@ def _in_range(value: Any) -> int | float | None:
     return number if abs(number) <= MAX_NUMBER else math.copysign(math.inf, number > 0 or -1)
 
 
-def _counter(value: float | None) -> int | None:
-    if value is None or not 0 <= value <= MAX_SAFE_INTEGER or value != int(value):
+def token_counter(value: Any) -> int | None:
+    """A whole number of tokens that is safe to add, or none where ``value`` is no such number."""
+    if not is_number(value) or not 0 <= value <= MAX_SAFE_INTEGER or value != int(value):
         return None
     return int(value)

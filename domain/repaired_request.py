@@ -76,15 +76,15 @@ class RepairedRequest:
             return self._stretches.order[repaired]
         return self._newest[repaired - self._closed]
 
-    def changed(self) -> list[Step]:
-        """The messages of the repaired request behind the unchanged ones, as the host passed them."""
+    def changed(self) -> list[tuple[MessageRef, Step]]:
+        """The messages behind the unchanged ones, each with its step among the host's."""
         repaired = range(self.unchanged, self._closed + len(self._newest))
         positions = [self.host_position(position) for position in repaired]
         if not positions:
             return []
         first = min(positions)
         steps = self.host.between(first, max(positions))
-        return [steps[position - first] for position in positions]
+        return [(step.ref, step) for step in (steps[position - first] for position in positions)]
 
     def followed_by(
         self,

@@ -54,6 +54,20 @@ def default_trim_target(token_budget: int) -> int:
     return max(1, token_budget * 5 // 8)
 
 
+def settings_section(
+    token_budget: int | None = None,
+    trim_to_tokens: int | None = None,
+    on_invalid_structure: OnInvalidStructure | None = None,
+) -> dict[str, Any]:
+    """A ``contextPaging`` object that sets what is given, and nothing else."""
+    given = {
+        "tokenBudget": token_budget,
+        "trimToTokens": trim_to_tokens,
+        "onInvalidStructure": on_invalid_structure,
+    }
+    return {name: value for name, value in given.items() if value is not None}
+
+
 def resolve_settings(
     global_settings: Any, project_settings: Any = None, *, project_trusted: bool
 ) -> Settings:

@@ -12,7 +12,7 @@ from typing import Any
 
 from .entries import Entry, EntryRef, context_message
 from .estimation import TokenEstimator
-from .messages import MAX_NUMBER, MAX_SAFE_INTEGER, is_number
+from .messages import MAX_NUMBER, MAX_SAFE_INTEGER, is_number, token_counter
 from .settings import Settings
 from .state import LatestInput
 
@@ -153,10 +153,10 @@ def _usage_record(entry: Entry) -> Mapping[str, Any] | None:
 def _total(records: Iterable[Mapping[str, Any]], name: str) -> int | None:
     total = 0
     for record in records:
-        counter: Any = record.get(name)
-        if not is_number(counter) or not 0 <= counter <= MAX_SAFE_INTEGER or counter != int(counter):
+        counter = token_counter(record.get(name))
+        if counter is None:
             return None
-        total += int(counter)
+        total += counter
     return total if total <= MAX_SAFE_INTEGER else None
 
 

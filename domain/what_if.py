@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from .conversation import Conversation
-from .decide import decide
+from .decide import fold
 from .errors import ContextPagingError, SelectionErrorCode
 from .estimation import TokenEstimator
 from .events import (
@@ -34,7 +34,7 @@ from .events import (
 from .reducers import evolve
 from .repair import OnInvalidStructure
 from .selection import select
-from .settings import default_trim_target
+from .settings import default_trim_target, settings_section
 from .state import SessionState
 
 Outcome = ContextSelected | ContextAborted | ContextBypassed
@@ -66,12 +66,7 @@ class Change:
 
     def of_settings(self) -> dict[str, Any]:
         """The changed settings, as a host's source holds them."""
-        given = {
-            "tokenBudget": self.token_budget,
-            "trimToTokens": self.trim_to_tokens,
-            "onInvalidStructure": self.on_invalid_structure,
-        }
-        return {name: value for name, value in given.items() if value is not None}
+        return settings_section(self.token_budget, self.trim_to_tokens, self.on_invalid_structure)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,15 +146,10 @@ class Reconsideration:
 
     def _fold(self, event: Event) -> Outcome | None:
         try:
-            self.state = evolve(self.state, event)
+            self.state, taken = fold(self.state, [event], self._estimator)
         except IndexError:
             raise IncompleteLog("a request builds on one that is not in the log") from None
-        outcome: Outcome | None = None
-        for decision in decide(self.state, event, self._estimator):
-            self.state = evolve(self.state, decision)
-            if isinstance(decision, ContextSelected | ContextAborted):
-                outcome = decision
-        return outcome
+        return next((e for e in taken if isinstance(e, ContextSelected | ContextAborted)), None)
 
     def _changed(self, event: Event) -> Event:
         match event:
@@ -280,9 +270,7 @@ class _Trial:
             less = min(saved, refs[position].tokens)
             refs[position] = replace(refs[position], tokens=refs[position].tokens - less)
             saved -= less
-        conversation = Conversation()
-        for step, ref in zip(steps, refs, strict=True):
-            conversation = conversation.extended(ref, step, self._state.stored)
+        conversation = Conversation().continued(0, zip(refs, steps, strict=True), self._state.stored)
         return shrink if self._passes(conversation=conversation) else None
 
     def _shrunk_resident(self, excess: int) -> Shrink | None:

@@ -17,6 +17,7 @@ from context_paging.domain.recovery.tools import tool_definitions
 
 from .log import EventLog, SessionConflict
 from .session import Session
+from .session_file import refuse_constant
 from .telemetry import logger
 from .wire import InvalidHostEvent, LiveSession, error_answer, host_event
 
@@ -139,7 +140,7 @@ class Bridge:
 
 def _request(line: bytes) -> Mapping[str, Any]:
     try:
-        request = json.loads(line, parse_constant=_refuse)
+        request = json.loads(line, parse_constant=refuse_constant)
     except RecursionError:
         raise InvalidRequest("the line is nested too deeply") from None
     except ValueError as error:
@@ -147,7 +148,3 @@ def _request(line: bytes) -> Mapping[str, Any]:
     if not isinstance(request, Mapping):
         raise InvalidRequest("a request is a JSON object")
     return request
-
-
-def _refuse(name: str) -> Any:
-    raise ValueError(f"{name} is not a JSON number")

@@ -15,6 +15,7 @@ from context_paging.domain.events import ContextAborted, ContextSelected, Mode
 from context_paging.domain.settings import Settings
 
 from .replay import ReplayedCall
+from .replies import outcome_name
 from .window_chart import window_chart
 
 SHOWN_ROWS = 24
@@ -114,7 +115,7 @@ def _where(frontier: Frontier) -> str:
 
 
 def _totals(calls: Sequence[ReplayedCall]) -> Table:
-    outcomes = Counter(_outcome_name(call) for call in calls)
+    outcomes = Counter(outcome_name(call.reply.outcome) for call in calls)
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     table.add_column()
     table.add_column(justify="right")
@@ -135,13 +136,6 @@ def _totals(calls: Sequence[ReplayedCall]) -> Table:
     )
     table.add_row("", f"{sliding:.1%}", "with a sliding window of the same budget")
     return table
-
-
-def _outcome_name(call: ReplayedCall) -> str:
-    outcome = call.reply.outcome
-    if isinstance(outcome, ContextAborted):
-        return f"aborted ({outcome.code.value})"
-    return "inactive" if outcome is None else outcome.mode.value
 
 
 def _share(calls: Sequence[ReplayedCall], *, sliding: bool) -> float:

@@ -6,10 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from context_paging.domain.conversation import runs_of
 from context_paging.domain.errors import ContextPagingError
 from context_paging.domain.events import (
     CompactionCancelled,
     ContextAborted,
+    ContextBypassed,
     ContextSelected,
     Event,
     StatusPublished,
@@ -66,8 +68,7 @@ class ContextReply(Reply):
     call_id: str = ""
     outcome: ContextSelected | ContextAborted | None = None
     _messages: list[Message] = field(default_factory=list)
-    _runs: tuple[tuple[int, int], ...] = ()
-    _replaced: Mapping[int, Message] = field(default_factory=dict)
+    _sent: tuple[tuple[int, int] | Message, ...] = ()
 
     @property
     def aborted(self) -> ContextAborted | None:
@@ -86,7 +87,7 @@ class ContextReply(Reply):
         return self._messages
 
     @property
-    def sent(self) -> Iterator[tuple[int, int] | Message]:
+    def sent(self) -> tuple[tuple[int, int] | Message, ...]:
         """The same, with the host's messages as runs of their first and last position.
 
         Raises:
@@ -94,18 +95,7 @@ class ContextReply(Reply):
         """
         if isinstance(self.outcome, ContextAborted):
             raise ContextAbortedError(self.outcome)
-        if self.outcome is not None and self.outcome.notice is not None:
-            yield notice_message(self.outcome.notice.text)
-        for first, last in self._runs:
-            start = first
-            for position in range(first, last + 1) if self._replaced else ():
-                if position in self._replaced:
-                    if start < position:
-                        yield start, position - 1
-                    yield self._replaced[position]
-                    start = position + 1
-            if start <= last:
-                yield start, last
+        return self._sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,31 +122,51 @@ def context_reply(
     notes = notifications_of(events)
     if isinstance(outcome, ContextAborted):
         return ContextReply(events, notes, call_id, outcome)
-    if outcome is None:
-        whole = ((0, len(outgoing) - 1),) if outgoing else ()
-        return ContextReply(events, notes, call_id, None, list(outgoing), whole)
-    runs = outcome.kept if state.request is None else _host_runs(outcome, state)
-    replaced = {
-        position: {**outgoing[position], "content": text_content(item.text)}
-        for item in outcome.replaced
-        for position in (state.host_position(item.index),)
-    }
-    messages = [] if outcome.notice is None else [notice_message(outcome.notice.text)]
-    for first, last in runs:
-        messages += outgoing[first : last + 1]
-    if replaced:
-        known = {id(outgoing[position]): message for position, message in replaced.items()}
-        messages = [known.get(id(message), message) for message in messages]
-    return ContextReply(events, notes, call_id, outcome, messages, runs, replaced)
+    sent = _whole(outgoing) if outcome is None else tuple(_sent(outcome, outgoing, state))
+    messages: list[Message] = []
+    for part in sent:
+        if isinstance(part, tuple):
+            messages += outgoing[part[0] : part[1] + 1]
+        else:
+            messages.append(part)
+    return ContextReply(events, notes, call_id, outcome, messages, sent)
+
+
+def outcome_name(outcome: ContextSelected | ContextAborted | ContextBypassed | None) -> str:
+    """An outcome in a word; paging was off where there is none."""
+    match outcome:
+        case ContextAborted():
+            return f"aborted ({outcome.code.value})"
+        case ContextSelected():
+            return outcome.mode.value
+        case _:
+            return "inactive"
+
+
+def _whole(outgoing: Sequence[Message]) -> tuple[tuple[int, int], ...]:
+    return ((0, len(outgoing) - 1),) if outgoing else ()
+
+
+def _sent(
+    selected: ContextSelected, outgoing: Sequence[Message], state: SessionState
+) -> Iterator[tuple[int, int] | Message]:
+    """What goes out, in the order sent: runs of the host's messages, and messages that are not the host's."""
+    if selected.notice is not None:
+        yield notice_message(selected.notice.text)
+    texts = {state.host_position(item.index): item.text for item in selected.replaced}
+    for first, last in selected.kept if state.request is None else _host_runs(selected, state):
+        start = first
+        for position in sorted(position for position in texts if first <= position <= last):
+            if start < position:
+                yield start, position - 1
+            yield {**outgoing[position], "content": text_content(texts[position])}
+            start = position + 1
+        if start <= last:
+            yield start, last
 
 
 def _host_runs(selected: ContextSelected, state: SessionState) -> tuple[tuple[int, int], ...]:
     """What goes out of a repaired request, as runs of positions in the host's list."""
-    runs: list[tuple[int, int]] = []
-    for first, last in selected.kept:
-        for position in map(state.host_position, range(first, last + 1)):
-            if runs and runs[-1][1] == position - 1:
-                runs[-1] = (runs[-1][0], position)
-            else:
-                runs.append((position, position))
-    return tuple(runs)
+    return runs_of(
+        state.host_position(position) for first, last in selected.kept for position in range(first, last + 1)
+    )

@@ -13,7 +13,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any, Literal, Protocol
 
-from context_paging.domain.decide import decide, trim_target_warning
+from context_paging.domain.decide import decide, fold, trim_target_warning
 from context_paging.domain.entries import Entry, context_message
 from context_paging.domain.errors import InvalidEntry
 from context_paging.domain.estimation import HeuristicEstimator, TokenEstimator
@@ -40,7 +40,6 @@ from context_paging.domain.messages import Message, MessageRef, digest
 from context_paging.domain.recovery.errors import RecoveryErrorCode, RecoveryRefused
 from context_paging.domain.recovery.terms import Analyzer, plain_terms
 from context_paging.domain.recovery.tools import RecoveryTools
-from context_paging.domain.reducers import evolve
 from context_paging.domain.state import SessionState
 from context_paging.domain.stats import SessionStatistics, session_statistics, statistics_text
 
@@ -314,14 +313,7 @@ class Session:
         return self._store(*self._fold(self._state, events), call_id, content)
 
     def _fold(self, state: SessionState, events: Iterable[Event]) -> tuple[SessionState, list[Event]]:
-        taken: list[Event] = []
-        for event in events:
-            state = evolve(state, event)
-            taken.append(event)
-            for decision in decide(state, event, self._estimator):
-                state = evolve(state, decision)
-                taken.append(decision)
-        return state, taken
+        return fold(state, events, self._estimator)
 
     def _store(
         self, state: SessionState, taken: list[Event], call_id: str | None, content: Any = None

@@ -96,7 +96,7 @@ def _lines(stream: BufferedReader, problems: list[Problem]) -> Iterator[tuple[in
 
 
 def _values(lines: Iterator[tuple[int, bytes]], problems: list[Problem]) -> Iterator[tuple[int, Any]]:
-    decoder = json.JSONDecoder(parse_constant=_refuse_constant)
+    decoder = json.JSONDecoder(parse_constant=refuse_constant)
     for number, line in lines:
         text = _text(line, number, problems)
         if not text.strip():
@@ -127,7 +127,12 @@ def _text(line: bytes, number: int, problems: list[Problem]) -> str:
         return line.decode("utf-8", "replace").strip("\ufeff \t\r\n")
 
 
-def _refuse_constant(name: str) -> None:
+def refuse_constant(name: str) -> None:
+    """Hook of JSON parsers: NaN and infinities are no JSON numbers.
+
+    Raises:
+        ValueError: always.
+    """
     raise ValueError(f"{name} is not a JSON number")
 
 

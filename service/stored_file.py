@@ -7,7 +7,9 @@ from typing import Any
 
 from context_paging.domain.errors import InvalidEntry
 from context_paging.domain.recovery.terms import Analyzer, plain_terms
+from context_paging.domain.repair import OnInvalidStructure
 from context_paging.domain.session_format import Problem
+from context_paging.domain.settings import settings_section
 
 from .replies import ToolReply
 from .session import Session
@@ -30,8 +32,8 @@ class StoredFile:
     ) -> None:
         self._path = None if str(path) == "-" else Path(path)
         self._analyzer = analyzer
-        settings = {"onInvalidStructure": "repair" if repair else None, "tokenBudget": token_budget}
-        self._settings = {"contextPaging": {k: v for k, v in settings.items() if v is not None}}
+        policy = OnInvalidStructure.REPAIR if repair else None
+        self._settings = {"contextPaging": settings_section(token_budget, on_invalid_structure=policy)}
         self._session: Session | None = None
         self._stamp: object = None
         self.problems: list[Problem] = []

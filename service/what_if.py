@@ -10,6 +10,8 @@ from context_paging.domain.estimation import HeuristicEstimator, TokenEstimator
 from context_paging.domain.events import ContextAborted, ContextBypassed
 from context_paging.domain.what_if import Change, Outcome, Reconsidered, Savings, reconsider, savings
 
+from .replies import outcome_name
+
 if TYPE_CHECKING:
     from .log import EventLog
     from .log.records import StoredCall
@@ -51,17 +53,6 @@ def what_would_have_saved(
     """
     events = (stored.event for stored in log.events(call.session_id, 0, call.last_sequence))
     return savings(events, estimator or HeuristicEstimator())
-
-
-def outcome_name(outcome: Outcome) -> str:
-    """An outcome in a word."""
-    match outcome:
-        case ContextAborted():
-            return f"aborted ({outcome.code.value})"
-        case ContextBypassed():
-            return "inactive"
-        case _:
-            return outcome.mode.value
 
 
 def _limits(outcome: Outcome) -> dict[str, Any]:

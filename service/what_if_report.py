@@ -12,7 +12,8 @@ from rich.table import Table
 from context_paging.domain.events import ContextBypassed, ContextSelected
 from context_paging.domain.what_if import IncompleteLog, Outcome, Reconsidered, Savings
 
-from .what_if import differs, outcome_name
+from .replies import outcome_name
+from .what_if import differs
 
 SHOWN_RUNS = 24
 

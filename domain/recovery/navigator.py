@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from ..errors import InvalidMessage
 from ..history import History, HistoryItem
-from ..json_text import utf16_length
+from ..json_text import UTF16_UNIT, from_utf16, to_utf16, utf16_length
 from .bm25 import Index
 from .errors import RecoveryErrorCode, RecoveryRefused
 from .public_view import Content, PublicItem, calls_recovery_tool
@@ -224,5 +224,4 @@ def _preview(public: PublicItem) -> str:
     preview = " ".join(pieces)
     if utf16_length(preview) <= PREVIEW_CHARACTERS:
         return preview
-    cut = preview[:PREVIEW_CHARACTERS].encode("utf-16-le", "surrogatepass")[: 2 * PREVIEW_CHARACTERS]
-    return cut.decode("utf-16-le", "surrogatepass")
+    return from_utf16(to_utf16(preview[:PREVIEW_CHARACTERS])[: PREVIEW_CHARACTERS * UTF16_UNIT])

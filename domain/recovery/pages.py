@@ -10,13 +10,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..history import History, HistoryItem
-from ..json_text import stringify
+from ..json_text import UTF16_UNIT, from_utf16, stringify, to_utf16
 from .errors import RecoveryErrorCode, RecoveryRefused
 from .public_view import RECOVERY_TOOLS, Content, public_block
 
 PAGE_LIMIT = 2_000
 """The most characters a page holds."""
-_UNIT = 2
 _LOW_SURROGATES = range(0xDC00, 0xE000)
 
 
@@ -93,9 +92,9 @@ class OutputReader:
         message, block = key
         known = (id(message), block)
         if self._read is None or self._read[0] != known:
-            self._read = (known, stringify(value).encode("utf-16-le", "surrogatepass"))
+            self._read = (known, to_utf16(stringify(value)))
         data = self._read[1]
-        total = len(data) // _UNIT
+        total = len(data) // UTF16_UNIT
         if offset >= total:
             raise RecoveryRefused(
                 RecoveryErrorCode.OFFSET_OUT_OF_RANGE,
@@ -108,14 +107,13 @@ class OutputReader:
             "offset": offset,
             "nextOffset": end if end < total else None,
             "totalCharacters": total,
-            "text": data[offset * _UNIT : end * _UNIT].decode("utf-16-le", "surrogatepass"),
+            "text": from_utf16(data[offset * UTF16_UNIT : end * UTF16_UNIT]),
         }
 
 
 def joined(pages: Iterable[str]) -> str:
     """The text that pages were cut from."""
-    data = b"".join(page.encode("utf-16-le", "surrogatepass") for page in pages)
-    return data.decode("utf-16-le", "surrogatepass")
+    return from_utf16(b"".join(map(to_utf16, pages)))
 
 
 def _item(history: History, history_id: str) -> HistoryItem:
@@ -130,4 +128,4 @@ def _item(history: History, history_id: str) -> HistoryItem:
 
 
 def _unit_at(data: bytes, position: int) -> int:
-    return int.from_bytes(data[position * _UNIT : (position + 1) * _UNIT], "little")
+    return int.from_bytes(data[position * UTF16_UNIT : (position + 1) * UTF16_UNIT], "little")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from ..calibration import Costs, costs_of
-from ..conversation import Step
+from ..conversation import Step, runs_of
 from ..cut import Cut, Fallback
 from ..errors import SelectionErrorCode
 from ..estimation import TokenEstimator
@@ -153,7 +151,7 @@ class _Run:
         return ContextSelected(
             mode=evicted.mode,
             rule=rule,
-            kept=_runs(window.sent(evicted.count)),
+            kept=runs_of(step.index for step in window.sent(evicted.count)),
             notice=evicted.notice,
             replaced=evicted.replaced,
             cut=cut,
@@ -224,13 +222,3 @@ def _what_is_wrong(last: Step) -> str:
     if last.broken.ref.role == "toolResult":
         return "A tool result answers no open tool call"
     return "A tool call has no result, or shares its id with another"
-
-
-def _runs(steps: Iterable[Step]) -> tuple[tuple[int, int], ...]:
-    runs: list[list[int]] = []
-    for step in steps:
-        if runs and runs[-1][1] == step.index - 1:
-            runs[-1][1] = step.index
-        else:
-            runs.append([step.index, step.index])
-    return tuple((first, last) for first, last in runs)

@@ -213,6 +213,11 @@ def _savings(event_log: EventLog, postmortem: Postmortem) -> list[str]:
 
 
 def session_named(event_log: EventLog, given: str) -> StoredSession:
+    """The session with an id, or the only one whose id begins so.
+
+    Raises:
+        UnknownSession: there is none, or there are several.
+    """
     from ..log import SessionQuery, UnknownSession
 
     with suppress(UnknownSession):

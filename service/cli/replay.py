@@ -83,12 +83,11 @@ def replay_command(
 
 
 def _settings(token_budget: int | None, trim_to: int | None, *, repair: bool = False) -> dict[str, Any]:
-    given = {
-        "tokenBudget": token_budget,
-        "trimToTokens": trim_to,
-        "onInvalidStructure": "repair" if repair else None,
-    }
-    return {"contextPaging": {name: value for name, value in given.items() if value is not None}}
+    from context_paging.domain.repair import OnInvalidStructure
+    from context_paging.domain.settings import settings_section
+
+    policy = OnInvalidStructure.REPAIR if repair else None
+    return {"contextPaging": settings_section(token_budget, trim_to, policy)}
 
 
 def _replay_files(

@@ -58,7 +58,7 @@ def observed_request(request: RepairedRequest) -> object:
     return (
         [request.message(position) for position in range(request.length)],
         request.unchanged,
-        [step.ref for step in request.changed()],
+        [ref for ref, _ in request.changed()],
         observed_conversation(request.host),
         request.repairs,
     )

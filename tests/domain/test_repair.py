@@ -45,7 +45,7 @@ def repaired(refs: list[MessageRef]) -> list[MessageRef]:
 
 def changed(request: RepairedRequest) -> list[MessageRef]:
     """What a request has behind its unchanged messages."""
-    return [step.ref for step in request.changed()]
+    return [ref for ref, _ in request.changed()]
 
 
 def numbers(refs: list[MessageRef]) -> list[Any]:

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from context_paging.domain.decide import decide, trim_target_warning
+from context_paging.domain.decide import fold, trim_target_warning
 from context_paging.domain.entries import Entry, EntryRef, digest_entry
 from context_paging.domain.estimation import HeuristicEstimator
 from context_paging.domain.events import (
@@ -27,7 +27,6 @@ from context_paging.domain.events import (
     TrimTargetWarned,
     TurnEnded,
 )
-from context_paging.domain.reducers import evolve
 from context_paging.domain.repair import RepairKind
 from context_paging.domain.state import SessionState
 
@@ -47,13 +46,7 @@ class Script:
 
     def play(self, step: dict[str, Any]) -> list[Event]:
         """Fold one step; the events it made, decisions included."""
-        happened: list[Event] = []
-        for event in self._events(step):
-            self.state = evolve(self.state, event)
-            happened.append(event)
-            for decision in decide(self.state, event, ESTIMATOR):
-                self.state = evolve(self.state, decision)
-                happened.append(decision)
+        self.state, happened = fold(self.state, self._events(step), ESTIMATOR)
         return happened
 
     def _events(self, step: dict[str, Any]) -> list[Event]:
