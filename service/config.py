@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from platformdirs import user_data_path
+from platformdirs import user_config_path, user_data_path
 from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
@@ -29,17 +29,30 @@ class Config(BaseSettings):
 
     Attributes:
         log: a SQLAlchemy URL, or the path of a SQLite file.
-        durability, audit, payloads, spool, key_file: see `LogOptions`.
+        durability, audit, payloads, spool, key_file: see `LogOptions`; a service's durability is ``sync``
+            unless it is set.
+        tokens: the file of a service's bearer tokens.
     """
 
     model_config = SettingsConfigDict(env_prefix="CONTEXT_PAGING_", extra="ignore")
 
     log: str = Field(default_factory=default_log, min_length=1)
-    durability: Durability = Durability.GROUP
+    durability: Durability | None = None
     audit: Audit = Audit.BEST_EFFORT
     payloads: Payloads = Payloads.DIGESTS
     spool: Path | None = None
     key_file: Path | None = None
+    tokens: Path | None = None
+
+
+def tokens_file(given: Path | None) -> Path:
+    """The file of bearer tokens to use.
+
+    Raises:
+        InvalidConfiguration: a variable holds something else than it may.
+    """
+    own = user_config_path("context-paging", appauthor=False) / "tokens.json"
+    return given or _config().tokens or own
 
 
 def log_location(given: str | None) -> str:
@@ -56,19 +69,20 @@ def log_location(given: str | None) -> str:
     return location
 
 
-def log_options() -> LogOptions:
-    """How the log is kept.
+def log_options(durability: Durability = Durability.GROUP, *, sigterm: bool = True) -> LogOptions:
+    """How the log is kept; ``durability`` unless a variable says otherwise.
 
     Raises:
         InvalidConfiguration: a variable holds something else than it may.
     """
     config = _config()
     return LogOptions(
-        durability=config.durability,
+        durability=config.durability or durability,
         audit=config.audit,
         payloads=config.payloads,
         spool=config.spool,
         key_file=config.key_file,
+        sigterm=sigterm,
     )
 
 

@@ -1,11 +1,13 @@
-"""Explaining a provider call from the log alone."""
+"""Explaining a provider call from the log alone: one model for the command line, JSON and the web page."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
 from context_paging.domain.cut import Frontier, FrontierKind
+from context_paging.domain.estimation import HeuristicEstimator, TokenEstimator
 from context_paging.domain.events import (
     ContextAborted,
     ContextBypassed,
@@ -15,9 +17,11 @@ from context_paging.domain.events import (
     Rule,
     UnitSize,
 )
+from context_paging.domain.hindsight import Hindsight, WindowPart, look_back
+from context_paging.domain.reducers import Transition
+from context_paging.domain.what_if import IncompleteLog, Savings, savings
 
 from .log.errors import UnknownCall
-from .log.reader import LEADING_EVENTS
 from .log.records import StoredCall, StoredEvent
 
 if TYPE_CHECKING:
@@ -26,6 +30,14 @@ if TYPE_CHECKING:
 EVENTS_BEFORE = 8
 """How many events before the call a postmortem shows."""
 
+PART_NAMES = {
+    "resident": "resident input",
+    "request": "active request",
+    "units": "units of history",
+    "notice": "notice",
+    "calibration": "calibration",
+}
+"""What the parts of an estimate are called."""
 SENTENCES: dict[Rule, str] = {
     Rule.FITS: "Everything fits the budget, so everything goes out.",
     Rule.CUT_HOLDS: "What is behind the remembered cut fits the budget, so the cut stays where it was.",
@@ -49,6 +61,29 @@ SENTENCES: dict[Rule, str] = {
 
 
 @dataclass(frozen=True, slots=True)
+class WaterfallRow:
+    """One summand of an estimate: ``tokens``, added to what is ``start`` already."""
+
+    name: str
+    tokens: float
+    start: float
+
+
+@dataclass(frozen=True, slots=True)
+class FrontierChange:
+    """What an event did to the frontier: it was ``set``, ``moved`` or ``reset``, for a reason of the table.
+
+    ``number`` is that of the provider call the event belongs to.
+    """
+
+    stored: StoredEvent
+    number: int | None
+    what: str
+    transition: Transition
+    after: Frontier | None
+
+
+@dataclass(frozen=True, slots=True)
 class Postmortem:
     """What happened at a provider call.
 
@@ -56,6 +91,11 @@ class Postmortem:
         request: the context request; ``None`` while paging was off.
         before: the events that led up to the call, oldest first.
         during: the events of the call itself.
+        window: the conversation at the call, unit by unit, oldest first.
+        life: what happened to the frontier since the session began, up to the call.
+        saved: what would have let an aborted call through.
+        incomplete: why window, life and savings cannot be told.
+        calls: how many provider calls the session has.
     """
 
     call: StoredCall
@@ -64,6 +104,11 @@ class Postmortem:
     request: ContextRequested | None
     before: tuple[StoredEvent, ...]
     during: tuple[StoredEvent, ...]
+    window: tuple[WindowPart, ...]
+    life: tuple[FrontierChange, ...]
+    saved: Savings
+    incomplete: str | None
+    calls: int
 
     @property
     def frontier_before(self) -> Frontier | None:
@@ -88,16 +133,28 @@ class Postmortem:
         """The largest units that could still have left the window."""
         return () if isinstance(self.outcome, ContextBypassed) else self.outcome.largest
 
+    @property
+    def waterfall(self) -> tuple[WaterfallRow, ...]:
+        """What the estimate is made of, in the order it is added up."""
+        if isinstance(self.outcome, ContextBypassed) or self.outcome.parts is None:
+            return ()
+        rows, reached = [], 0.0
+        parts = self.outcome.parts
+        for name in ("resident", "request", "units", "notice", "calibration"):
+            tokens: float = getattr(parts, name)
+            rows.append(WaterfallRow(PART_NAMES[name], tokens, reached))
+            reached += tokens
+        return tuple(rows)
 
-def explain(log: EventLog, call: StoredCall) -> Postmortem:
-    """The postmortem of a call.
+
+def explain(log: EventLog, call: StoredCall, estimator: TokenEstimator | None = None) -> Postmortem:
+    """The postmortem of a call. Reads its session from the beginning.
 
     Raises:
-        InvalidEvent: a stored event of the call cannot be read.
+        InvalidEvent: a stored event cannot be read.
         UnknownCall: nothing was decided about it.
     """
-    earliest = max(0, call.sequence - 1 - LEADING_EVENTS - EVENTS_BEFORE)
-    found = list(log.events(call.session_id, earliest, call.last_sequence))
+    found = list(log.events(call.session_id, 0, call.last_sequence))
     during = tuple(stored for stored in found if stored.call_id == call.call_id)
     first = during[0].sequence
     before = tuple(stored for stored in found if stored.sequence < first)[-EVENTS_BEFORE:]
@@ -106,6 +163,15 @@ def explain(log: EventLog, call: StoredCall) -> Postmortem:
     if not outcomes:
         raise UnknownCall(f"the log does not tell what was decided about call {call.call_id!r}")
     outcome = outcomes[0]
+    hindsight, saved, incomplete = Hindsight((), ()), Savings(), None
+    until = next(n for n, stored in enumerate(found, 1) if stored.event is outcome)
+    try:
+        known = [stored.event for stored in found[:until]]
+        hindsight = look_back(known)
+        if isinstance(outcome, ContextAborted):
+            saved = savings(known, estimator or HeuristicEstimator())
+    except IncompleteLog as error:
+        incomplete = str(error)
     return Postmortem(
         call,
         "Paging was off: everything went out as it was."
@@ -115,6 +181,28 @@ def explain(log: EventLog, call: StoredCall) -> Postmortem:
         next((event for event in events if isinstance(event, ContextRequested)), None),
         before,
         during,
+        hindsight.window,
+        _life(hindsight, found),
+        saved,
+        incomplete,
+        log.session(call.session_id).calls,
+    )
+
+
+def _life(hindsight: Hindsight, found: Sequence[StoredEvent]) -> tuple[FrontierChange, ...]:
+    numbers: dict[str | None, int] = {None: 0}
+    for stored in found:
+        if isinstance(stored.event, ContextSelected | ContextAborted | ContextBypassed):
+            numbers.setdefault(stored.call_id, len(numbers))
+    return tuple(
+        FrontierChange(
+            found[change.index],
+            numbers.get(found[change.index].call_id) or None,
+            "reset" if change.after is None else "set" if change.before is None else "moved",
+            change.transition,
+            change.after,
+        )
+        for change in hindsight.life
     )
 
 

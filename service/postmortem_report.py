@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import groupby
 from typing import Any
@@ -11,18 +10,23 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from context_paging.domain.events import ContextAborted, ContextBypassed, ContextSelected, Parts
+from context_paging.domain.events import ContextAborted, ContextBypassed, ContextSelected
+from context_paging.domain.hindsight import Fate, WindowPart
 
+from .comparison import Difference
 from .log.records import StoredEvent
-from .postmortem import Postmortem, frontier_text
+from .postmortem import FrontierChange, Postmortem, WaterfallRow, frontier_text
+from .what_if_report import savings_lines
 
 BAR_WIDTH = 40
 SHOWN_REPAIRS = 5
 """How many repairs in a row are shown."""
+SHOWN_CHANGES = 8
+"""How many of the newest changes of the frontier are shown."""
 
 
-def print_postmortem(console: Console, postmortem: Postmortem, saved: Sequence[str] = ()) -> None:
-    """Print the explanation of a call; ``saved`` is what would have saved it."""
+def print_postmortem(console: Console, postmortem: Postmortem) -> None:
+    """Print the explanation of a call."""
     call, outcome = postmortem.call, postmortem.outcome
     style = "bold red" if isinstance(outcome, ContextAborted) else "bold"
     console.print(
@@ -38,20 +42,36 @@ def print_postmortem(console: Console, postmortem: Postmortem, saved: Sequence[s
     console.print()
     _print_limits(console, postmortem)
     if not isinstance(outcome, ContextBypassed):
-        if outcome.parts is not None:
-            console.print(_waterfall(outcome.parts, outcome.budget_tokens))
+        if postmortem.waterfall:
+            console.print(_waterfall(postmortem.waterfall, outcome.budget_tokens))
         console.print(f"frontier before  {frontier_text(postmortem.frontier_before)}")
         console.print(f"frontier after   {frontier_text(postmortem.frontier_after)}")
         if outcome.fallback is not None:
             console.print(f"fallback         {outcome.fallback.value}")
         console.print()
         _print_largest(console, postmortem)
+    saved = savings_lines(postmortem.saved)
     if saved:
         console.print("Any of these would have let it through", style="italic")
         for line in saved:
             console.print(f"  {line}", markup=False)
         console.print()
+    if postmortem.incomplete is not None:
+        console.print(f"The rest cannot be told: {postmortem.incomplete}", style="yellow", markup=False)
+    _print_window(console, postmortem)
+    _print_life(console, postmortem)
     _print_events(console, postmortem)
+
+
+def print_comparison(console: Console, differences: list[Difference], first: int, second: int) -> None:
+    """Print two calls side by side."""
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for name in ("", f"call {first}", f"call {second}", "difference"):
+        table.add_column(name, justify="right" if name else "left", overflow="fold")
+    for row in differences:
+        style = "" if row.same else "bold"
+        table.add_row(row.name, row.first, row.second, row.change, style=style)
+    console.print(table)
 
 
 def postmortem_json(postmortem: Postmortem) -> dict[str, Any]:
@@ -62,7 +82,12 @@ def postmortem_json(postmortem: Postmortem) -> dict[str, Any]:
         "outcome": asdict(postmortem.outcome),
         "frontier_before": frontier_text(postmortem.frontier_before),
         "frontier_after": frontier_text(postmortem.frontier_after),
+        "waterfall": [asdict(row) for row in postmortem.waterfall],
         "largest_units": [asdict(unit) for unit in postmortem.largest],
+        "window": [asdict(part) for part in postmortem.window],
+        "frontier_life": [_change_json(change) for change in postmortem.life],
+        "would_have_saved": savings_lines(postmortem.saved),
+        "incomplete": postmortem.incomplete,
         "events": [
             {"sequence": stored.sequence, "type": stored.type, "recorded_at": stored.recorded_at}
             for stored in (*postmortem.before, *postmortem.during)
@@ -89,24 +114,28 @@ def _print_limits(console: Console, postmortem: Postmortem) -> None:
     console.print()
 
 
-def _waterfall(parts: Parts, budget: float | None) -> Table:
+def _change_json(change: FrontierChange) -> dict[str, Any]:
+    return {
+        "sequence": change.stored.sequence,
+        "recorded_at": change.stored.recorded_at,
+        "type": change.stored.type,
+        "call_number": change.number,
+        "what": change.what,
+        "why": change.transition.value,
+        "frontier": frontier_text(change.after),
+    }
+
+
+def _waterfall(rows: tuple[WaterfallRow, ...], budget: float | None) -> Table:
     table = _table(title="Estimate")
     table.add_column()
     table.add_column(justify="right")
     table.add_column()
-    rows = [
-        ("resident input", parts.resident),
-        ("request", parts.request),
-        ("units", parts.units),
-        ("notice", parts.notice),
-        ("calibration", parts.calibration),
-    ]
-    total = sum(tokens for _, tokens in rows)
-    scale = max(abs(total), budget or 0, *(abs(tokens) for _, tokens in rows)) or 1
-    reached = 0.0
-    for name, tokens in rows:
-        reached += tokens
-        table.add_row(name, f"{tokens:,.0f}", _bar(reached - max(tokens, 0), abs(tokens), scale))
+    total = sum(row.tokens for row in rows)
+    scale = max(abs(total), budget or 0, *(abs(row.tokens) for row in rows)) or 1
+    for row in rows:
+        bar = _bar(row.start + min(row.tokens, 0), abs(row.tokens), scale)
+        table.add_row(row.name, f"{row.tokens:,.0f}", bar)
     table.add_row("sum", f"{total:,.0f}", _bar(0, total, scale))
     if budget is not None:
         table.add_row("budget", f"{budget:,.0f}", " " * max(0, round(budget / scale * BAR_WIDTH) - 1) + "│")
@@ -133,6 +162,42 @@ def _print_largest(console: Console, postmortem: Postmortem) -> None:
     console.print()
 
 
+def _print_window(console: Console, postmortem: Postmortem) -> None:
+    if not postmortem.window:
+        return
+    table = _table(title="The conversation, oldest first")
+    for name in ("fate", "units", "messages", "tokens"):
+        table.add_column(name, justify="left" if name in ("fate", "messages") else "right")
+    table.show_header = True
+    for fate, group in groupby(postmortem.window, lambda part: part.fate):
+        parts = list(group)
+        table.add_row(*_window_row(fate, parts), style="dim" if fate is Fate.EVICTED else "")
+    console.print(table)
+    console.print()
+
+
+def _window_row(fate: Fate, parts: list[WindowPart]) -> list[str]:
+    tokens = sum(part.tokens for part in parts)
+    return [fate.value, f"{len(parts):,}", f"{parts[0].first}–{parts[-1].last}", f"{tokens:,.0f}"]
+
+
+def _print_life(console: Console, postmortem: Postmortem) -> None:
+    if not postmortem.life:
+        return
+    table = _table(title="Life of the frontier")
+    for _ in range(5):
+        table.add_column(overflow="fold")
+    hidden = len(postmortem.life) - SHOWN_CHANGES
+    if hidden > 0:
+        table.add_row("…", "", "", "", f"{hidden:,} earlier changes; --json has all")
+    for change in postmortem.life[-SHOWN_CHANGES:]:
+        call = "" if change.number is None else f"call {change.number}"
+        where = "" if change.after is None else frontier_text(change.after)
+        table.add_row(str(change.stored.sequence), call, change.what, change.transition.value, where)
+    console.print(table)
+    console.print()
+
+
 def _print_events(console: Console, postmortem: Postmortem) -> None:
     table = _table(title="Events around the call")
     table.add_column(justify="right")
@@ -144,13 +209,14 @@ def _print_events(console: Console, postmortem: Postmortem) -> None:
         shown = run if event_type != "structure-repaired" else run[:SHOWN_REPAIRS]
         for stored in shown:
             marker = "→" if stored.sequence in inside else ""
-            table.add_row(str(stored.sequence), marker, _event_text(stored))
+            table.add_row(str(stored.sequence), marker, event_text(stored))
         if len(run) > len(shown):
             table.add_row("…", "", f"{len(run) - len(shown):,} more repairs")
     console.print(table)
 
 
-def _event_text(stored: StoredEvent) -> str:
+def event_text(stored: StoredEvent) -> str:
+    """An event in a line."""
     event = stored.event
     match event.type:
         case "branch-refreshed":

@@ -49,6 +49,7 @@ from .outgoing import OutgoingMessages
 from .recovery_events import answered_event, called_event
 from .replies import ContextReply, Reply, ToolReply, context_reply
 from .stored_session import StoredSession
+from .telemetry import SILENT, Telemetry
 
 USAGE = "Usage: /context-paging [on|off|status|stats]"
 
@@ -73,7 +74,7 @@ class Session:
 
     ``host`` names the agent program in the log. ``session_file`` is where the host stores the session: its
     size is all that is read of it. ``sequence`` is where the log's session ends, if it has one
-    with this id already: see `EventLog.last_sequence`.
+    with this id already: see `EventLog.last_sequence`. ``telemetry`` is told of requests and tools.
     """
 
     def __init__(
@@ -87,6 +88,7 @@ class Session:
         label: str | None = None,
         session_file: str | PathLike[str] | None = None,
         sequence: int = 0,
+        telemetry: Telemetry = SILENT,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         new_id: Callable[[], str] = lambda: token_hex(16),
     ) -> None:
@@ -98,6 +100,7 @@ class Session:
         self._keeps_content = sink is not None and sink.keeps_content
         self._estimator = estimator or HeuristicEstimator()
         self._now = now
+        self._telemetry = telemetry
         self._new_id = new_id
         self._sequence = sequence
         self._state = SessionState()
@@ -106,6 +109,11 @@ class Session:
         self._tools = RecoveryTools(self._stored.entries.__getitem__, analyzer)
         self._call_id: str | None = None
         self._window: float | None = None
+
+    @property
+    def sequence(self) -> int:
+        """The sequence of the session's last event in the log, as far as the session knows."""
+        return self._sequence
 
     @property
     def state(self) -> SessionState:
@@ -172,6 +180,19 @@ class Session:
             InvalidMessage: a message cannot be read; nothing has changed.
             LogUnavailable, SessionConflict: the log did not take the events; nothing has changed.
         """
+        with self._telemetry.context(self.id) as tell:
+            reply = self._context(messages, system_prompt, tools, context_window, usage_tokens)
+            tell(reply)
+        return reply
+
+    def _context(
+        self,
+        messages: Sequence[Message] | None,
+        system_prompt: str,
+        tools: Iterable[Mapping[str, Any]],
+        context_window: float | None,
+        usage_tokens: float | None,
+    ) -> ContextReply:
         outgoing = self._stored.messages() if messages is None else messages
         call_id = self._new_id()
         self._window = context_window
@@ -260,6 +281,12 @@ class Session:
                 the refusal.
             LogUnavailable, SessionConflict: the log did not take the events; nothing has changed.
         """
+        with self._telemetry.tool(self.id, str(name)) as tell:
+            reply = self._tool(name, parameters)
+            tell(reply)
+        return reply
+
+    def _tool(self, name: str, parameters: Any) -> ToolReply:
         called = called_event(name, parameters)
         state, events = self._state, list[Event]()
         try:

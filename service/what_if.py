@@ -1,4 +1,4 @@
-"""What if, over a logged session: every call decided again, and what would have saved an aborted one."""
+"""What if, over a logged session: every call decided again."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from context_paging.domain.estimation import HeuristicEstimator, TokenEstimator
 from context_paging.domain.events import ContextAborted, ContextBypassed
-from context_paging.domain.what_if import Change, Outcome, Reconsidered, Savings, reconsider, savings
+from context_paging.domain.what_if import Change, Outcome, Reconsidered, reconsider
 
 from .replies import outcome_name
 
 if TYPE_CHECKING:
     from .log import EventLog
-    from .log.records import StoredCall
 
 
 def differs(call: Reconsidered) -> bool:
@@ -41,18 +40,6 @@ def what_if(
     last = log.session(session_id).last_sequence
     events = (stored.event for stored in log.events(session_id, 0, last))
     yield from reconsider(events, change, estimator or HeuristicEstimator())
-
-
-def what_would_have_saved(
-    log: EventLog, call: StoredCall, estimator: TokenEstimator | None = None
-) -> Savings:
-    """What would have let an aborted call through. Reads the session from its beginning.
-
-    Raises:
-        IncompleteLog: events before the call are missing.
-    """
-    events = (stored.event for stored in log.events(call.session_id, 0, call.last_sequence))
-    return savings(events, estimator or HeuristicEstimator())
 
 
 def _limits(outcome: Outcome) -> dict[str, Any]:

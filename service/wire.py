@@ -6,8 +6,10 @@ request before, and brings the others; the answer names the host's messages to s
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from dataclasses import asdict
 from functools import cache
+from hashlib import sha256
 from typing import Annotated, Any, Literal, assert_never
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
@@ -19,6 +21,8 @@ from .replies import ContextReply, Reply, ToolReply
 from .session import Session
 
 Object = dict[str, Any]
+REMEMBERED_ANSWERS = 256
+"""How many answers a live session keeps for events that come again."""
 
 
 class InvalidHostEvent(ContextPagingError):
@@ -33,8 +37,22 @@ class UnknownPrefix(ContextPagingError):
     code = "UNKNOWN_PREFIX"
 
 
+class EventIdReused(ContextPagingError):
+    """An event has the id of another one that the session took."""
+
+    code = "EVENT_ID_REUSED"
+
+
 class _HostEvent(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    """What all host events have.
+
+    Attributes:
+        event_id: an event that comes again with its id is answered again, not done again.
+    """
+
+    # Strict: a number is not to be made of a truth value or a text.
+    model_config = ConfigDict(extra="forbid", strict=True)
+    event_id: str | None = Field(default=None, min_length=1, max_length=128)
 
 
 class SessionStart(_HostEvent):
@@ -170,6 +188,12 @@ def host_event(value: Any) -> HostEvent:
     return event
 
 
+def event_schema(ref_template: str) -> dict[str, Any]:
+    """The JSON Schema of a host event; what it refers to by the template is under ``$defs``."""
+    schema: dict[str, Any] = _adapter().json_schema(ref_template=ref_template)
+    return schema
+
+
 @cache
 def _adapter() -> TypeAdapter[Any]:
     return TypeAdapter(Annotated[HostEvent, Field(discriminator="type")])
@@ -181,14 +205,35 @@ class LiveSession:
     def __init__(self, session: Session) -> None:
         self.session = session
         self._outgoing: list[Any] = []
+        self._answers: OrderedDict[str, tuple[bytes, dict[str, Any]]] = OrderedDict()
 
     def take(self, event: HostEvent) -> dict[str, Any]:
         """Do what an event says, and answer with JSON values.
 
+        An answer's ``sequence`` is that of the session's last event in the log.
+
         Raises:
+            EventIdReused: another event had its id.
             ContextPagingError: what is wrong with the event; nothing has changed but the entries before the
                 wrong one of an ``append``.
         """
+        if event.event_id is None:
+            return {**self._take(event), "sequence": self.session.sequence}
+        known = self._answers.get(event.event_id)
+        digest = sha256(repr(event).encode("utf-8", "surrogatepass")).digest()
+        if known is None:
+            answer = {**self._take(event), "sequence": self.session.sequence}
+            self._answers[event.event_id] = digest, answer
+            if len(self._answers) > REMEMBERED_ANSWERS:
+                self._answers.popitem(last=False)
+            return answer
+        if known[0] != digest:
+            raise EventIdReused(
+                f"the session took another event with the id {event.event_id!r}; give every event its own"
+            )
+        return known[1]
+
+    def _take(self, event: HostEvent) -> dict[str, Any]:
         session = self.session
         match event:
             case SessionStart():

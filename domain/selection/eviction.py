@@ -108,7 +108,7 @@ class Evictor:
         sized = [(self._costs.total(unit.steps), unit) for unit in window.units[evicted:]]
         # Ids are looked up for those that are shown, not for the whole window.
         sized.sort(key=lambda pair: (-pair[0], pair[1].steps[0].index))
-        protected = self._unread(window)
+        protected = unread_exchange(window, self._history)
         return tuple(
             UnitSize(
                 unit.kind,
@@ -135,7 +135,7 @@ class Evictor:
         request = self.request_tokens(window)
         if window.has_active_turn and self.calibrated(request) > limits.budget:
             self._refuse_request(window, request)
-        unread = self._unread(window)
+        unread = unread_exchange(window, self._history)
         newest_id = previous.frontier.last_evicted.history_id if previous else None
         boundary = Boundary(0, previous.frontier, previous.notice, retained) if previous else None
         reference: ToolReference | None = None
@@ -228,19 +228,6 @@ class Evictor:
         key = None if owner is None else cut_key(owner.ref, self._history)
         return None if key is None else key.history_id
 
-    def _unread(self, window: Window) -> Unit | None:
-        """The newest exchange of the active turn, if the history ends with it: it is unread."""
-        if len(window.units) == window.active_start:
-            return None
-        unit = window.units[-1]
-        assistant = unit.steps[0].ref
-        turn = self._history.turn_of(assistant) if assistant.calls else None
-        if turn is None or turn is not self._history.last:
-            return None
-        calls = [call.id for call in assistant.calls] == [call.id for call in turn.message.calls]
-        results = [step.ref.call_id for step in unit.steps[1:]] == [ref.call_id for ref in turn.results]
-        return unit if calls and results else None
-
     def _refuse_request(self, window: Window, request: float) -> NoReturn:
         estimate, budget = self.shown(request), self._limits.budget
         raise Refused(
@@ -278,3 +265,17 @@ class Evictor:
             self.parts(window, retained, notice.tokens),
             count,
         )
+
+
+def unread_exchange(window: Window, history: History) -> Unit | None:
+    """The newest exchange of the active turn, if the history ends with it: it is unread."""
+    if len(window.units) == window.active_start:
+        return None
+    unit = window.units[-1]
+    assistant = unit.steps[0].ref
+    turn = history.turn_of(assistant) if assistant.calls else None
+    if turn is None or turn is not history.last:
+        return None
+    calls = [call.id for call in assistant.calls] == [call.id for call in turn.message.calls]
+    results = [step.ref.call_id for step in unit.steps[1:]] == [ref.call_id for ref in turn.results]
+    return unit if calls and results else None

@@ -7,7 +7,7 @@ from io import BytesIO, TextIOWrapper
 
 import typer
 
-from . import inspect, integrity, maintain, recover, replay, serve, transfer, what_if
+from . import inspect, integrity, maintain, recover, replay, serve, tokens, transfer, what_if
 
 app = typer.Typer(
     name="context-paging",
@@ -25,6 +25,8 @@ app.command("read")(recover.read_command)
 app.command("stats")(recover.stats_command)
 app.command("bridge")(serve.bridge_command)
 app.command("mcp")(serve.mcp_command)
+app.command("serve")(serve.serve_command)
+app.add_typer(tokens.tokens, name="token")
 app.command("sessions")(inspect.sessions_command)
 app.command("calls")(inspect.calls_command)
 app.command("timeline")(inspect.timeline_command)

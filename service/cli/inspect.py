@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -20,7 +21,6 @@ from .options import (
 
 if TYPE_CHECKING:
     from ..log import EventLog, StoredCall, StoredEvent, StoredSession
-    from ..postmortem import Postmortem
 
 LimitOption = Annotated[int, typer.Option("--limit", min=1, max=10_000, help="So many.")]
 OUTCOMES = ("within-budget", "paged", "protected-overflow", "recovery", "aborted", "inactive")
@@ -167,14 +167,19 @@ def postmortem_command(
     session: Annotated[str, typer.Argument(metavar="SESSION", help="A session id, or its beginning.")],
     call: Annotated[str | None, typer.Option("--call", metavar="ID", help="A call's id or number.")] = None,
     last_abort: Annotated[bool, typer.Option("--last-abort", help="The newest aborted call.")] = False,
+    compare: Annotated[
+        str | None,
+        typer.Option("--compare", metavar="ID", help="Put another call beside it, by id or number."),
+    ] = None,
     log: LogOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Explain a provider call: the newest one, unless another is named."""
     if call is not None and last_abort:
         raise typer.BadParameter("give --call or --last-abort, not both")
+    from ..comparison import compared
     from ..postmortem import explain
-    from ..postmortem_report import postmortem_json, print_postmortem
+    from ..postmortem_report import postmortem_json, print_comparison, print_postmortem
 
     with open_log(log) as event_log:
         session_id = session_named(event_log, session).session_id
@@ -188,28 +193,18 @@ def postmortem_command(
             typer.echo(f"context-paging: session {session_id} has no {wanted}.", err=True)
             raise typer.Exit(1)
         postmortem = explain(event_log, found)
-        saved = _savings(event_log, postmortem)
+        other = None if compare is None else explain(event_log, _call(event_log, session_id, compare))
+    differences = None if other is None else compared(postmortem, other)
     if as_json:
-        _print_json({**postmortem_json(postmortem), "would_have_saved": saved})
+        told = {} if differences is None else {"compared": [asdict(row) for row in differences]}
+        _print_json({**postmortem_json(postmortem), **told})
         return
     from .console import output
 
-    print_postmortem(output(), postmortem, saved)
-
-
-def _savings(event_log: EventLog, postmortem: Postmortem) -> list[str]:
-    from context_paging.domain.events import ContextAborted
-    from context_paging.domain.what_if import IncompleteLog
-
-    from ..what_if import what_would_have_saved
-    from ..what_if_report import savings_lines
-
-    if not isinstance(postmortem.outcome, ContextAborted):
-        return []
-    try:
-        return savings_lines(what_would_have_saved(event_log, postmortem.call))
-    except IncompleteLog as error:
-        return [f"cannot be told: {error}"]
+    if other is None or differences is None:
+        print_postmortem(output(), postmortem)
+    else:
+        print_comparison(output(), differences, postmortem.call.number, other.call.number)
 
 
 def session_named(event_log: EventLog, given: str) -> StoredSession:

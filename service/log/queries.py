@@ -39,6 +39,7 @@ class CallQuery:
 
     Attributes:
         newest_first: by the time of the request, or by number within one session.
+        prefix: how the session's id begins.
     """
 
     session_id: str | None = None
@@ -49,6 +50,7 @@ class CallQuery:
     since: datetime | None = None
     before: datetime | None = None
     newest_first: bool = True
+    prefix: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,8 @@ def call_statement(query: CallQuery, cursor: str | None, limit: int) -> Select[A
         )
         if value is not None
     ]
+    if query.prefix:
+        conditions.append(_begins(call.session_id, query.prefix))
     if query.since is not None:
         conditions.append(call.requested_at >= query.since)
     if query.before is not None:
@@ -106,9 +110,7 @@ def session_statement(query: SessionQuery, cursor: str | None, limit: int) -> Se
     session = sessions.c
     conditions: list[ColumnElement[bool]] = []
     if query.prefix:
-        # Not LIKE, to which SQLite's small and capital letters are the same.
-        prefix = storable(query.prefix)
-        conditions.append(func.substr(session.session_id, 1, len(prefix)) == prefix)
+        conditions.append(_begins(session.session_id, query.prefix))
     if query.host is not None:
         conditions.append(session.host == query.host)
     if query.model is not None:
@@ -150,6 +152,21 @@ def session_page(rows: Sequence[Row[Any]], limit: int) -> Page[StoredSession]:
 def timeline_page(rows: Sequence[Row[Any]], limit: int) -> Page[StoredEvent]:
     """A page of the rows of `timeline_statement`."""
     return _with_cursor([StoredEvent.make(row) for row in rows], limit, lambda event: [event.sequence])
+
+
+def prefix_within(allowed: str, wanted: str | None) -> str | None:
+    """The prefix that finds what begins with both; ``None`` if nothing does."""
+    wanted = wanted or ""
+    if wanted.startswith(allowed):
+        return wanted
+    return allowed if allowed.startswith(wanted) else None
+
+
+def _begins(column: Any, prefix: str) -> ColumnElement[bool]:
+    # Not LIKE, to which SQLite's small and capital letters are the same.
+    text = storable(prefix)
+    begins: ColumnElement[bool] = func.substr(column, 1, len(text)) == text
+    return begins
 
 
 def _page(

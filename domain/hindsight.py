@@ -1,0 +1,201 @@
+"""Hindsight: what a session's logged events say of a provider call: the window unit by unit, the cut's life.
+
+Decisions are events too, so that folding all of them gives the very states that were decided from; nothing is
+decided again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from .calibration import Costs, costs_of
+from .conversation import Step
+from .cut import Frontier, resolves
+from .events import (
+    AuditInterrupted,
+    ContextAborted,
+    ContextBypassed,
+    ContextRequested,
+    ContextSelected,
+    Event,
+    Rule,
+)
+from .history import History
+from .reducers import Transition, evolve, transition_of
+from .reducers.projection import project
+from .selection.eviction import unread_exchange
+from .selection.frontier import window_behind
+from .selection.window import Unit, Window, whole_window
+from .state import SessionState
+from .what_if import IncompleteLog
+
+Outcome = ContextSelected | ContextAborted | ContextBypassed
+_UNGROUPED = (Rule.INVALID_LIMITS, Rule.STRUCTURE)
+"""Rules that fire before a request is grouped into units."""
+
+
+class Fate(StrEnum):
+    """What became of a part of the conversation."""
+
+    KEPT = "kept"
+    EVICTED = "evicted"
+    PARTLY_EVICTED = "partly evicted"
+    PROTECTED = "protected"
+    REFERENCED = "sent as references"
+    REQUEST = "always sent"
+
+
+@dataclass(frozen=True, slots=True)
+class WindowPart:
+    """A unit of the conversation, or what goes out whatever is evicted.
+
+    Attributes:
+        kind: ``prefix``, ``completedTurn`` or ``partialTurn`` for units; ``request`` and ``trailing``.
+        first, last: positions of its messages in the request, of which there are ``messages``.
+        tokens: estimate of all of it, without calibration.
+        sent: how many of its messages went out, or would have.
+        history_id: of its newest stored item.
+    """
+
+    kind: str
+    fate: Fate
+    first: int
+    last: int
+    messages: int
+    sent: int
+    tokens: float
+    history_id: str | None = None
+    tools: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CutChange:
+    """An event that set, moved or reset the cut. ``index`` counts the session's events from 0."""
+
+    index: int
+    event: Event
+    transition: Transition
+    before: Frontier | None
+    after: Frontier | None
+
+
+@dataclass(frozen=True, slots=True)
+class Hindsight:
+    """What the events up to a provider call say.
+
+    Attributes:
+        window: the call's conversation, oldest first; empty where it was not grouped, or paging was off.
+        life: what happened to the cut since the session began, oldest first.
+    """
+
+    window: tuple[WindowPart, ...]
+    life: tuple[CutChange, ...]
+
+
+def look_back(events: Iterable[Event]) -> Hindsight:
+    """Fold a session's events, from its first one to those of a provider call.
+
+    Raises:
+        IncompleteLog: events are missing.
+    """
+    state, request, decided_from = SessionState(), None, SessionState()
+    outcome: Outcome | None = None
+    life: list[CutChange] = []
+    for index, event in enumerate(events):
+        if isinstance(event, AuditInterrupted):
+            raise IncompleteLog(f"{event.events} events are missing from the log ({event.reason})")
+        try:
+            after = evolve(state, event)
+        except IndexError:
+            raise IncompleteLog("a request builds on one that is not in the log") from None
+        if after.frontier != state.frontier:
+            transition = transition_of(project(state, event), event)
+            assert transition is not None
+            life.append(CutChange(index, event, transition, state.frontier, after.frontier))
+        state = after
+        if isinstance(event, ContextRequested):
+            request, decided_from = event, state
+        elif isinstance(event, ContextSelected | ContextAborted | ContextBypassed):
+            outcome = event
+    if request is None or outcome is None or isinstance(outcome, ContextBypassed):
+        return Hindsight((), tuple(life))
+    return Hindsight(_window_parts(decided_from, request, outcome), tuple(life))
+
+
+def _window_parts(
+    state: SessionState, request: ContextRequested, outcome: ContextSelected | ContextAborted
+) -> tuple[WindowPart, ...]:
+    if outcome.rule in _UNGROUPED:
+        return ()
+    anchor, history = state.calibration.anchor, state.branch.history
+    costs = costs_of(state.conversation, state.stored, anchor, request.usage_tokens, request.resident_tokens)
+    window = whole_window(state.conversation)
+    unread = unread_exchange(window, history)
+    sent = _sent_positions(state, window, outcome)
+    referenced = (
+        {item.index for item in outcome.replaced} if isinstance(outcome, ContextSelected) else set[int]()
+    )
+    parts = [
+        _part(unit, _fate(unit, sent, referenced, protected=unit is unread), sent, costs, history)
+        for unit in window.units
+    ]
+    always = [("request", window.envelope), ("trailing", window.trailing)]
+    fixed = [_always(kind, steps, costs, history) for kind, steps in always if steps]
+    return tuple(sorted([*parts, *fixed], key=lambda part: part.first))
+
+
+def _sent_positions(
+    state: SessionState, window: Window, outcome: ContextSelected | ContextAborted
+) -> frozenset[int]:
+    if isinstance(outcome, ContextSelected):
+        return frozenset(position for first, last in outcome.kept for position in range(first, last + 1))
+    # An abort names no messages: what was left when it gave up.
+    history, cut = state.branch.history, state.cut
+    behind = None
+    if outcome.fallback is None and cut is not None and resolves(cut.frontier, history):
+        behind = window_behind(state.conversation, state.branch.projection, history, cut.frontier)
+    return frozenset(step.index for step in (behind or window).sent(outcome.evicted_units))
+
+
+def _fate(unit: Unit, sent: frozenset[int], referenced: set[int], *, protected: bool) -> Fate:
+    positions = [step.index for step in unit.steps]
+    if not referenced.isdisjoint(positions):
+        return Fate.REFERENCED
+    kept = sum(position in sent for position in positions)
+    if kept == len(positions):
+        return Fate.PROTECTED if protected else Fate.KEPT
+    return Fate.PARTLY_EVICTED if kept else Fate.EVICTED
+
+
+def _part(unit: Unit, fate: Fate, sent: frozenset[int], costs: Costs, history: History) -> WindowPart:
+    steps = unit.steps
+    return WindowPart(
+        unit.kind.value,
+        fate,
+        steps[0].index,
+        steps[-1].index,
+        len(steps),
+        sum(step.index in sent for step in steps),
+        costs.total(steps),
+        _newest_id(steps, history),
+        tuple(dict.fromkeys(call.name for step in steps for call in step.ref.calls)),
+    )
+
+
+def _always(kind: str, steps: tuple[Step, ...], costs: Costs, history: History) -> WindowPart:
+    return WindowPart(
+        kind,
+        Fate.REQUEST,
+        steps[0].index,
+        steps[-1].index,
+        len(steps),
+        len(steps),
+        costs.total(steps),
+        _newest_id(steps, history),
+    )
+
+
+def _newest_id(steps: tuple[Step, ...], history: History) -> str | None:
+    return next((known for step in reversed(steps) if (known := history.recovery_id(step.ref))), None)

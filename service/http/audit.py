@@ -1,0 +1,268 @@
+"""What the log says, over HTTP: sessions, calls, timelines, postmortems, what-if, checks, and a tail."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import asdict
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Query
+from fastapi.concurrency import run_in_threadpool
+from fastapi.sse import EventSourceResponse, ServerSentEvent
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from context_paging.domain.repair import OnInvalidStructure
+from context_paging.domain.what_if import Change, IncompleteLog
+
+from ..comparison import compared
+from ..log import CallQuery, EventLog, SessionQuery, StoredCall, UnknownCall
+from ..log.queries import prefix_within
+from ..log.reader import POLL_SECONDS
+from ..log.tail import TailPlace
+from ..postmortem import Postmortem, explain
+from ..postmortem_report import postmortem_json
+from ..what_if import call_json, differs, what_if
+from .access import named
+from .models import (
+    CallPage,
+    CallRecord,
+    EventPage,
+    EventRecord,
+    Moment,
+    Outcome,
+    SessionPage,
+    SessionRecord,
+    Verification,
+    WhatIf,
+)
+from .problems import PROBLEMS
+from .service import Administrator, Reader, SessionId, Worker
+
+routes = APIRouter(prefix="/v1", tags=["log"], responses=PROBLEMS)
+
+
+def _whole(value: Any) -> Any:
+    if isinstance(value, str) and not (value.isascii() and value.removeprefix("-").isdecimal()):
+        raise ValueError("this is no whole number")
+    return value
+
+
+Whole = Annotated[int, BeforeValidator(_whole)]
+"""A number as digits: pydantic would take ``1.0``, too."""
+Limit = Annotated[Whole, Query(ge=1, le=1_000)]
+Cursor = Annotated[str | None, Query(max_length=1_000, description="The `next` of the page before.")]
+Text = Annotated[str | None, Query(max_length=256, pattern=r"^[^\x00]*$")]
+Position = Annotated[Whole, Query(ge=0, le=2**63 - 1)]
+_Tokens = Annotated[Whole | None, Field(default=None, ge=1, le=2**53 - 1)]
+
+
+class SessionFilter(BaseModel):
+    """Which sessions. Times are those of the session's beginning, inclusive at the beginning only."""
+
+    model_config = ConfigDict(extra="forbid")
+    prefix: Text = None
+    host: Text = None
+    model: Text = None
+    since: Moment | None = None
+    before: Moment | None = None
+    aborted: bool | None = Field(default=None, description="Only those with, or without, an aborted call.")
+    newest_first: bool = True
+    cursor: Cursor = None
+    limit: Limit = 100
+
+
+class CallFilter(BaseModel):
+    """Which provider calls."""
+
+    model_config = ConfigDict(extra="forbid")
+    outcome: Outcome | None = None
+    code: Text = None
+    host: Text = None
+    model: Text = None
+    since: Moment | None = None
+    before: Moment | None = None
+    newest_first: bool = True
+    cursor: Cursor = None
+    limit: Limit = 100
+
+
+class Changed(BaseModel):
+    """What is to be otherwise; token settings in tokens."""
+
+    model_config = ConfigDict(extra="forbid")
+    token_budget: _Tokens = None
+    trim_to_tokens: _Tokens = None
+    context_window: _Tokens = None
+    on_invalid_structure: OnInvalidStructure | None = None
+    all_calls: bool = Field(default=False, description="Those that stay as they were, too.")
+
+    def change(self) -> Change:
+        """The same for the domain."""
+        return Change(self.token_budget, self.trim_to_tokens, self.on_invalid_structure, self.context_window)
+
+
+@routes.get("/sessions")
+def sessions(service: Worker, token: Reader, wanted: Annotated[SessionFilter, Query()]) -> SessionPage:
+    """Sessions by when they started."""
+    prefix = prefix_within(token.prefix, wanted.prefix)
+    if prefix is None:
+        return SessionPage(rows=[], next=None)
+    query = SessionQuery(
+        prefix, wanted.host, wanted.model, wanted.since, wanted.before, wanted.aborted, wanted.newest_first
+    )
+    page = service.log.find_sessions(query, cursor=wanted.cursor, limit=wanted.limit)
+    return SessionPage(rows=[SessionRecord.model_validate(row) for row in page.rows], next=page.next)
+
+
+@routes.get("/calls")
+def calls(service: Worker, token: Reader, wanted: Annotated[CallFilter, Query()]) -> CallPage:
+    """Provider calls of all sessions, by when they were requested."""
+    return _calls(service.log, wanted, None, token.prefix)
+
+
+@routes.get("/sessions/{session_id:path}/calls")
+def session_calls(
+    service: Worker, token: Reader, session_id: SessionId, wanted: Annotated[CallFilter, Query()]
+) -> CallPage:
+    """The provider calls of a session, by their numbers."""
+    service.log.session(named(token, session_id))
+    return _calls(service.log, wanted, session_id, "")
+
+
+@routes.get("/sessions/{session_id:path}/calls/{call}")
+def postmortem(service: Worker, token: Reader, session_id: SessionId, call: str) -> dict[str, Any]:
+    """The postmortem of a provider call, by its number or id."""
+    return postmortem_json(explained(service.log, named(token, session_id), call))
+
+
+@routes.get("/sessions/{session_id:path}/calls/{call}/compare/{other}")
+def comparison(
+    service: Worker, token: Reader, session_id: SessionId, call: str, other: str
+) -> list[dict[str, Any]]:
+    """Two provider calls of a session side by side, line by line."""
+    named(token, session_id)
+    sides = [explained(service.log, session_id, each) for each in (call, other)]
+    return [asdict(line) for line in compared(sides[0], sides[1])]
+
+
+@routes.get("/sessions/{session_id:path}/timeline")
+def timeline(
+    service: Worker, token: Reader, session_id: SessionId, cursor: Cursor = None, limit: Limit = 100
+) -> EventPage:
+    """The events of a session, the oldest first."""
+    service.log.session(named(token, session_id))
+    page = service.log.timeline(session_id, cursor=cursor, limit=limit)
+    return EventPage(rows=[EventRecord.of(event) for event in page.rows], next=page.next)
+
+
+@routes.get("/sessions/{session_id:path}/what-if")
+def what_if_session(
+    service: Worker, token: Reader, session_id: SessionId, changed: Annotated[Changed, Query()]
+) -> WhatIf:
+    """Every provider call of a session decided again with other settings; those that differ are listed."""
+    named(token, session_id)
+    found: list[dict[str, Any]] = []
+    considered = differing = 0
+    incomplete = None
+    try:
+        for call in what_if(service.log, session_id, changed.change()):
+            considered += 1
+            differing += differs(call)
+            if changed.all_calls or differs(call):
+                found.append(call_json(call))
+    except IncompleteLog as error:
+        incomplete = str(error)
+    return WhatIf(calls=found, considered=considered, differing=differing, incomplete=incomplete)
+
+
+@routes.get("/sessions/{session_id:path}/verify")
+def verify(service: Worker, token: Reader, session_id: SessionId) -> Verification:
+    """Check every record of a session against its hash, its seal and the record before it."""
+    return Verification.of(service.log.verify(named(token, session_id))[0])
+
+
+@routes.get("/verify")
+def verify_all(service: Worker, _: Administrator) -> list[Verification]:
+    """Check all sessions; what is sound is left out."""
+    return [Verification.of(each) for each in service.log.verify() if each.finding is not None]
+
+
+@routes.get("/sessions/{session_id:path}")
+def session(service: Worker, token: Reader, session_id: SessionId) -> SessionRecord:
+    """One session."""
+    return SessionRecord.model_validate(service.log.session(named(token, session_id)))
+
+
+@routes.get("/tail", response_class=EventSourceResponse)
+async def tail(
+    service: Worker,
+    token: Reader,
+    after: Annotated[
+        Position | None, Query(description="Begin behind this position; else with what comes.")
+    ] = None,
+    session: Text = None,
+    follow: bool = True,
+    last_event_id: Annotated[str | None, Header(max_length=20)] = None,
+) -> AsyncIterator[ServerSentEvent]:
+    """Events of all sessions, or of one, by position, each once and without gaps, as server-sent events.
+
+    The id of each is its position: a browser that reconnects goes on behind it.
+    """
+    begin = after
+    if last_event_id is not None and last_event_id.isascii() and last_event_id.isdecimal():
+        begin = min(int(last_event_id), 2**63 - 1)
+    if begin is None:
+        begin = await run_in_threadpool(service.log.last_position)
+    place = TailPlace(begin)
+    while not service.stopping.is_set():
+        found, place = await run_in_threadpool(service.log.read_on, place, 200)
+        for event in found:
+            if event.session_id.startswith(token.prefix) and session in (None, event.session_id):
+                yield ServerSentEvent(data=EventRecord.of(event), event="appended", id=str(event.position))
+        if not found and not place.doubted:
+            if not follow:
+                return
+            try:
+                await asyncio.wait_for(service.stopping.wait(), POLL_SECONDS)
+            except TimeoutError:
+                continue
+        elif not found:
+            await asyncio.sleep(0.01)
+
+
+def explained(log: EventLog, session_id: str, call: str) -> Postmortem:
+    """The postmortem of a session's call, by its number or id.
+
+    Raises:
+        UnknownSession, UnknownCall: there is none.
+    """
+    log.session(session_id)
+    return explain(log, _call(log, session_id, call))
+
+
+def _call(log: EventLog, session_id: str, call: str) -> StoredCall:
+    found = None
+    if call.isascii() and call.isdecimal() and len(call) < 19:
+        found = log.call_number(session_id, int(call))
+    if found is None:
+        found = log.call(call)
+    if found.session_id != session_id:
+        raise UnknownCall(f"session {session_id!r} has no provider call {call[:80]!r}")
+    return found
+
+
+def _calls(log: EventLog, wanted: CallFilter, session_id: str | None, prefix: str) -> CallPage:
+    query = CallQuery(
+        session_id,
+        wanted.outcome,
+        wanted.code,
+        wanted.host,
+        wanted.model,
+        wanted.since,
+        wanted.before,
+        wanted.newest_first,
+        prefix or None,
+    )
+    page = log.find_calls(query, cursor=wanted.cursor, limit=wanted.limit)
+    return CallPage(rows=[CallRecord.model_validate(row) for row in page.rows], next=page.next)

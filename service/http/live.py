@@ -1,0 +1,178 @@
+"""The live sessions of one worker: in memory, one request at a time for each."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Any
+
+from fastapi.concurrency import run_in_threadpool
+
+from context_paging.domain.errors import ContextPagingError
+from context_paging.domain.stats import SessionStatistics
+
+from ..log import EventLog, SessionConflict
+from ..session import Session
+from ..telemetry import SILENT, Telemetry
+from ..wire import HostEvent, LiveSession, SessionStart, ShutDown
+from .problems import NotLive, SessionTooLarge, TooManySessions
+
+
+@dataclass(frozen=True, slots=True)
+class LiveLimits:
+    """How much a worker keeps in memory.
+
+    Attributes:
+        sessions: so many live ones; the one idle longest is let go for another.
+        idle_seconds: a session that nobody used for so long is let go.
+        session_bytes: what one session may have been sent.
+    """
+
+    sessions: int = 10_000
+    idle_seconds: float = 4 * 3600.0
+    session_bytes: int = 512 * 2**20
+
+
+@dataclass
+class _Entry:
+    live: LiveSession | None = None
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    users: int = 0
+    used_at: float = 0.0
+    bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What events led to: an answer each, up to the first one that was refused."""
+
+    answers: list[dict[str, Any]]
+    refused: ContextPagingError | None = None
+
+
+class LiveSessions:
+    """Feeds sessions. Everything but the sessions' own work happens in the event loop's thread."""
+
+    def __init__(self, log: EventLog, limits: LiveLimits, telemetry: Telemetry = SILENT) -> None:
+        self._log = log
+        self._limits = limits
+        self._telemetry = telemetry
+        self._entries: OrderedDict[str, _Entry] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    async def take(
+        self, session_id: str, events: Sequence[HostEvent], size: int, host: str, label: str | None
+    ) -> Taken:
+        """Do what events say, in order; ``size`` is what they came in, in bytes.
+
+        Raises:
+            NotLive: the session is not live here, and the first event is not its start.
+            SessionTooLarge: the session was sent as much as it may hold.
+            TooManySessions: another session cannot become live.
+        """
+        if all(isinstance(event, ShutDown) for event in events) and session_id not in self._entries:
+            # Told again, or let go meanwhile: it is closed already.
+            last = await run_in_threadpool(self._log.last_sequence, session_id)
+            return Taken([{"notifications": [], "status": None, "sequence": last} for _ in events])
+        async with self._using(session_id, starts=isinstance(events[0], SessionStart)) as entry:
+            if entry.bytes + size > self._limits.session_bytes:
+                raise SessionTooLarge(
+                    f"the session was sent {entry.bytes:,} bytes and may hold "
+                    f"{self._limits.session_bytes:,}; shut it down and start it anew with its branch"
+                )
+            entry.bytes += size
+            return await run_in_threadpool(self._take, session_id, entry, events, host, label)
+
+    async def statistics(self, session_id: str) -> SessionStatistics:
+        """The statistics of a live session.
+
+        Raises:
+            NotLive: it is not live here.
+        """
+        async with self._using(session_id, starts=False) as entry:
+            assert entry.live is not None
+            return await run_in_threadpool(entry.live.session.statistics)
+
+    def _take(
+        self, session_id: str, entry: _Entry, events: Sequence[HostEvent], host: str, label: str | None
+    ) -> Taken:
+        answers: list[dict[str, Any]] = []
+        for event in events:
+            try:
+                if entry.live is None:
+                    entry.live = self._begin(session_id, event, host, label)
+                answers.append(entry.live.take(event))
+            except SessionConflict as error:
+                # The session goes on elsewhere; here it has to start anew.
+                entry.live = None
+                return Taken(answers, error)
+            except ContextPagingError as error:
+                return Taken(answers, error)
+            if isinstance(event, ShutDown):
+                entry.live = None
+                entry.bytes = 0
+        return Taken(answers)
+
+    def _begin(self, session_id: str, event: HostEvent, host: str, label: str | None) -> LiveSession:
+        if not isinstance(event, SessionStart):
+            raise not_live(session_id)
+        return LiveSession(
+            Session(
+                session_id,
+                sink=self._log,
+                host=host,
+                label=label,
+                sequence=self._log.last_sequence(session_id),
+                telemetry=self._telemetry,
+            )
+        )
+
+    @asynccontextmanager
+    async def _using(self, session_id: str, *, starts: bool) -> AsyncIterator[_Entry]:
+        entry = self._entries.get(session_id)
+        if entry is None:
+            if not starts:
+                raise not_live(session_id)
+            entry = self._made(session_id)
+        entry.users += 1
+        try:
+            async with entry.lock:
+                if entry.live is None and not starts:
+                    raise not_live(session_id)
+                yield entry
+        finally:
+            entry.users -= 1
+            entry.used_at = monotonic()
+            if entry.live is not None:
+                self._entries.move_to_end(session_id)
+            elif not entry.users:
+                del self._entries[session_id]
+
+    def _made(self, session_id: str) -> _Entry:
+        long_ago = monotonic() - self._limits.idle_seconds
+        idle = [known for known, entry in self._entries.items() if not entry.users]
+        spare = len(self._entries) + 1 - self._limits.sessions
+        for number, known in enumerate(idle):
+            if number >= spare and self._entries[known].used_at > long_ago:
+                break
+            del self._entries[known]
+        if len(self._entries) >= self._limits.sessions:
+            raise TooManySessions(
+                f"this worker has {self._limits.sessions:,} live sessions, all of them in use; try again"
+            )
+        entry = self._entries[session_id] = _Entry(used_at=monotonic())
+        return entry
+
+
+def not_live(session_id: str) -> NotLive:
+    """The error for an event of a session that has not started here."""
+    return NotLive(
+        f"session {session_id[:80]!r} is not live on this worker; send session_start, append its entries, "
+        "and go on: its log continues, its cut begins empty"
+    )

@@ -1,0 +1,151 @@
+"""Answers as JSON, and errors as problem details (RFC 9457): the domain's code, what is wrong, what to do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel
+from starlette.exceptions import HTTPException
+
+from context_paging.domain.errors import ContextPagingError
+
+from ..wire import error_answer
+
+MEDIA_TYPE = "application/problem+json"
+_STATUS = {
+    "UNKNOWN_SESSION": 404,
+    "UNKNOWN_CALL": 404,
+    "UNKNOWN_EVENT": 404,
+    "SESSION_NOT_LIVE": 409,
+    "SESSION_CONFLICT": 409,
+    "SESSION_TOO_LARGE": 413,
+    "UNKNOWN_PREFIX": 409,
+    "EVENT_ID_REUSED": 409,
+    "INCOMPLETE_LOG": 409,
+    "INVALID_JSON": 400,
+    "TOO_MANY_SESSIONS": 503,
+    "LOG_UNAVAILABLE": 503,
+    "INVALID_TOKENS": 503,
+}
+"""Statuses of codes; any other error of this package is the client's: 422."""
+_CODES = {
+    400: "INVALID_REQUEST",
+    401: "UNKNOWN_TOKEN",
+    403: "FORBIDDEN",
+    404: "NOT_FOUND",
+    405: "METHOD_NOT_ALLOWED",
+    415: "UNSUPPORTED_MEDIA_TYPE",
+    421: "UNKNOWN_HOST",
+    429: "TOO_MANY_REQUESTS",
+}
+
+
+class NotLive(ContextPagingError):
+    """The session is not live on this worker: it has not started, was let go, or went on elsewhere."""
+
+    code = "SESSION_NOT_LIVE"
+
+
+class TooManySessions(ContextPagingError):
+    """This worker has as many live sessions as it may have, all of them in use."""
+
+    code = "TOO_MANY_SESSIONS"
+
+
+class SessionTooLarge(ContextPagingError):
+    """A live session was sent as much as it may hold in memory."""
+
+    code = "SESSION_TOO_LARGE"
+
+
+class InvalidJson(ContextPagingError):
+    """A body is not JSON."""
+
+    code = "INVALID_JSON"
+
+
+class Problem(BaseModel):
+    """What went wrong.
+
+    Attributes:
+        code: stable, for programs; ``detail`` is for people and says what to do.
+        event: position of the refused event in a batch.
+        answers: what the events before it led to.
+    """
+
+    type: str
+    title: str
+    status: int
+    code: str
+    detail: str
+    event: int | None = None
+    answers: list[dict[str, Any]] | None = None
+
+
+class Json(JSONResponse):
+    """JSON in ASCII: half a character, which stored messages may hold, has no UTF-8."""
+
+    def render(self, content: Any) -> bytes:
+        """The body."""
+        return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
+
+
+def problem(
+    status: int, code: str, detail: str, headers: Mapping[str, str] | None = None, **more: Any
+) -> Json:
+    """A problem as a response."""
+    title = code.replace("_", " ").capitalize()
+    body = {"type": "about:blank", "title": title, "status": status, "code": code, "detail": detail}
+    return Json({**body, **more}, status, dict(headers or {}), MEDIA_TYPE)
+
+
+def error_problem(error: ContextPagingError, **more: Any) -> Json:
+    """An error of this package as a response."""
+    told = error_answer(error)
+    return problem(_STATUS.get(error.code, 422), told["code"], told["message"], **more)
+
+
+def add_handlers(app: FastAPI) -> None:
+    """Make every error that a client can cause a problem."""
+
+    @app.exception_handler(ContextPagingError)
+    async def of_this_package(_: Request, error: ContextPagingError) -> Json:
+        return error_problem(error)
+
+    @app.exception_handler(RequestValidationError)
+    async def of_the_request(_: Request, error: RequestValidationError) -> Json:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        return problem(422, "INVALID_REQUEST", f"{where}: {first['msg']}")
+
+    @app.exception_handler(HTTPException)
+    async def of_http(_: Request, error: HTTPException) -> Json:
+        code = _CODES.get(error.status_code, "INVALID_REQUEST")
+        return problem(error.status_code, code, str(error.detail), error.headers)
+
+
+PROBLEMS: dict[int | str, dict[str, Any]] = {
+    status: {
+        "description": text,
+        "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+    }
+    for status, text in (
+        (400, "The body is not JSON."),
+        (401, "There is no token, or an unknown one."),
+        (403, "The token does not have the scope."),
+        (404, "There is no such thing, or the token may not name it."),
+        (408, "The body took too long to arrive."),
+        (409, "The session is not live here, or goes on elsewhere."),
+        (413, "The body, or the session, is too large."),
+        (415, "The body is not announced as JSON."),
+        (422, "The request is not what it should be."),
+        (429, "Too many requests."),
+        (503, "The log or the worker cannot take it now."),
+    )
+}
+"""What every route may answer, for OpenAPI."""
