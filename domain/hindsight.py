@@ -54,8 +54,9 @@ class WindowPart:
     Attributes:
         kind: ``prefix``, ``completedTurn`` or ``partialTurn`` for units; ``request`` and ``trailing``.
         first, last: positions of its messages in the request, of which there are ``messages``.
-        tokens: estimate of all of it, without calibration.
+        tokens: estimate of all of it, without calibration; what was replaced by references counts in full.
         sent: how many of its messages went out, or would have.
+        sent_tokens: the same for those messages.
         history_id: of its newest stored item.
     """
 
@@ -66,6 +67,7 @@ class WindowPart:
     messages: int
     sent: int
     tokens: float
+    sent_tokens: float
     history_id: str | None = None
     tools: tuple[str, ...] = ()
 
@@ -179,12 +181,14 @@ def _part(unit: Unit, fate: Fate, sent: frozenset[int], costs: Costs, history: H
         len(steps),
         sum(step.index in sent for step in steps),
         costs.total(steps),
+        costs.total(step for step in steps if step.index in sent),
         _newest_id(steps, history),
         tuple(dict.fromkeys(call.name for step in steps for call in step.ref.calls)),
     )
 
 
 def _always(kind: str, steps: tuple[Step, ...], costs: Costs, history: History) -> WindowPart:
+    tokens = costs.total(steps)
     return WindowPart(
         kind,
         Fate.REQUEST,
@@ -192,7 +196,8 @@ def _always(kind: str, steps: tuple[Step, ...], costs: Costs, history: History) 
         steps[-1].index,
         len(steps),
         len(steps),
-        costs.total(steps),
+        tokens,
+        tokens,
         _newest_id(steps, history),
     )
 

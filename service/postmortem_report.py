@@ -166,7 +166,7 @@ def _print_window(console: Console, postmortem: Postmortem) -> None:
     if not postmortem.window:
         return
     table = _table(title="The conversation, oldest first")
-    for name in ("fate", "units", "messages", "tokens"):
+    for name in ("fate", "units", "messages", "tokens", "sent"):
         table.add_column(name, justify="left" if name in ("fate", "messages") else "right")
     table.show_header = True
     for fate, group in groupby(postmortem.window, lambda part: part.fate):
@@ -177,8 +177,9 @@ def _print_window(console: Console, postmortem: Postmortem) -> None:
 
 
 def _window_row(fate: Fate, parts: list[WindowPart]) -> list[str]:
-    tokens = sum(part.tokens for part in parts)
-    return [fate.value, f"{len(parts):,}", f"{parts[0].first}–{parts[-1].last}", f"{tokens:,.0f}"]
+    tokens, sent = sum(part.tokens for part in parts), sum(part.sent_tokens for part in parts)
+    messages = f"{parts[0].first}–{parts[-1].last}"
+    return [fate.value, f"{len(parts):,}", messages, f"{tokens:,.0f}", f"{sent:,.0f}"]
 
 
 def _print_life(console: Console, postmortem: Postmortem) -> None:

@@ -33,6 +33,7 @@ def sessions_command(
     aborted: Annotated[
         bool | None, typer.Option("--aborted/--not-aborted", help="With or without aborted calls.")
     ] = None,
+    search: Annotated[str | None, typer.Option("--search", help="What the id or the label holds.")] = None,
     since: SinceOption = None,
     before: BeforeOption = None,
     limit: LimitOption = 200,
@@ -43,9 +44,8 @@ def sessions_command(
     """List the newest sessions in the log, the newest last."""
     from ..log import SessionQuery
 
-    query = SessionQuery(
-        prefix, host, model, moment_of(since, "--since"), moment_of(before, "--before"), aborted
-    )
+    times = moment_of(since, "--since"), moment_of(before, "--before")
+    query = SessionQuery(prefix, host, model, *times, aborted, search=search)
     with open_log(log) as event_log:
         page = event_log.find_sessions(query, cursor=cursor, limit=limit)
     sessions = page.rows[::-1]

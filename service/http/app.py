@@ -21,6 +21,7 @@ from .access import Access, RateLimit
 from .limits import BodyLimits
 from .live import LiveLimits, LiveSessions
 from .observing import Metrics, Observed
+from .pages.routes import add_pages, error_page
 from .problems import Json, Problem, add_handlers, problem
 from .service import Service
 from .tokens import TokenFile
@@ -75,10 +76,11 @@ def create_app(
     app.state.service = service = Service(
         log, live, Access(chosen.tokens, RateLimit(chosen.rate, chosen.burst))
     )
-    add_handlers(app)
+    add_handlers(app, error_page)
     app.include_router(events.routes)
     app.include_router(audit.routes)
     _add_operations(app, service, metrics)
+    add_pages(app, service)
     _describe(app)
     app.add_middleware(BodyLimits, most=chosen.body_limit, seconds=chosen.body_seconds)
     app.add_middleware(Observed, metrics=metrics, telemetry=traced)

@@ -68,8 +68,24 @@ class SessionFilter(BaseModel):
     before: Moment | None = None
     aborted: bool | None = Field(default=None, description="Only those with, or without, an aborted call.")
     newest_first: bool = True
+    search: Text = Field(
+        default=None, description="What the id or the label holds, in small or capital letters."
+    )
     cursor: Cursor = None
     limit: Limit = 100
+
+    def query(self, prefix: str) -> SessionQuery:
+        """The same for the log, for sessions that begin with a prefix."""
+        return SessionQuery(
+            prefix,
+            self.host,
+            self.model,
+            self.since,
+            self.before,
+            self.aborted,
+            self.newest_first,
+            self.search,
+        )
 
 
 class CallFilter(BaseModel):
@@ -108,10 +124,7 @@ def sessions(service: Worker, token: Reader, wanted: Annotated[SessionFilter, Qu
     prefix = prefix_within(token.prefix, wanted.prefix)
     if prefix is None:
         return SessionPage(rows=[], next=None)
-    query = SessionQuery(
-        prefix, wanted.host, wanted.model, wanted.since, wanted.before, wanted.aborted, wanted.newest_first
-    )
-    page = service.log.find_sessions(query, cursor=wanted.cursor, limit=wanted.limit)
+    page = service.log.find_sessions(wanted.query(prefix), cursor=wanted.cursor, limit=wanted.limit)
     return SessionPage(rows=[SessionRecord.model_validate(row) for row in page.rows], next=page.next)
 
 
@@ -238,10 +251,15 @@ def explained(log: EventLog, session_id: str, call: str) -> Postmortem:
         UnknownSession, UnknownCall: there is none.
     """
     log.session(session_id)
-    return explain(log, _call(log, session_id, call))
+    return explain(log, call_of(log, session_id, call))
 
 
-def _call(log: EventLog, session_id: str, call: str) -> StoredCall:
+def call_of(log: EventLog, session_id: str, call: str) -> StoredCall:
+    """A session's call, by its number or id.
+
+    Raises:
+        UnknownCall: there is none.
+    """
     found = None
     if call.isascii() and call.isdecimal() and len(call) < 19:
         found = log.call_number(session_id, int(call))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
@@ -110,25 +110,27 @@ def error_problem(error: ContextPagingError, **more: Any) -> Json:
     return problem(_STATUS.get(error.code, 422), told["code"], told["message"], **more)
 
 
-def add_handlers(app: FastAPI) -> None:
-    """Make every error that a client can cause a problem."""
+def add_handlers(app: FastAPI, page: ErrorPage) -> None:
+    """Make every error that a client can cause a problem; for people, a page may take its place."""
 
     @app.exception_handler(ContextPagingError)
-    async def of_this_package(_: Request, error: ContextPagingError) -> Json:
-        return error_problem(error)
+    async def of_this_package(request: Request, error: ContextPagingError) -> Response:
+        return page(request, error_problem(error))
 
     @app.exception_handler(RequestValidationError)
-    async def of_the_request(_: Request, error: RequestValidationError) -> Json:
+    async def of_the_request(request: Request, error: RequestValidationError) -> Response:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
-        return problem(422, "INVALID_REQUEST", f"{where}: {first['msg']}")
+        return page(request, problem(422, "INVALID_REQUEST", f"{where}: {first['msg']}"))
 
     @app.exception_handler(HTTPException)
-    async def of_http(_: Request, error: HTTPException) -> Json:
+    async def of_http(request: Request, error: HTTPException) -> Response:
         code = _CODES.get(error.status_code, "INVALID_REQUEST")
-        return problem(error.status_code, code, str(error.detail), error.headers)
+        return page(request, problem(error.status_code, code, str(error.detail), error.headers))
 
 
+ErrorPage = Callable[[Request, Json], Response]
+"""What a request is answered with in place of a problem, or the problem."""
 PROBLEMS: dict[int | str, dict[str, Any]] = {
     status: {
         "description": text,

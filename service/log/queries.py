@@ -60,6 +60,7 @@ class SessionQuery:
     Attributes:
         prefix: how the session's id begins.
         aborted: only those with an aborted call, or only those without.
+        search: a text in the session's id or label, whatever its case.
     """
 
     prefix: str | None = None
@@ -69,6 +70,7 @@ class SessionQuery:
     before: datetime | None = None
     aborted: bool | None = None
     newest_first: bool = True
+    search: str | None = None
 
 
 def call_statement(query: CallQuery, cursor: str | None, limit: int) -> Select[Any]:
@@ -111,6 +113,14 @@ def session_statement(query: SessionQuery, cursor: str | None, limit: int) -> Se
     conditions: list[ColumnElement[bool]] = []
     if query.prefix:
         conditions.append(_begins(session.session_id, query.prefix))
+    if query.search:
+        text = storable(query.search)
+        conditions.append(
+            or_(
+                session.session_id.icontains(text, autoescape=True),
+                session.label.icontains(text, autoescape=True),
+            )
+        )
     if query.host is not None:
         conditions.append(session.host == query.host)
     if query.model is not None:
@@ -194,8 +204,13 @@ def _after(order: list[Any], place: list[Any], *, newest_first: bool) -> ColumnE
 def _with_cursor(rows: list[R], limit: int, place: Any) -> Page[R]:
     if len(rows) <= limit:
         return Page(rows, None)
-    text = json.dumps(place(rows[limit - 1]), separators=(",", ":"))
-    return Page(rows[:limit], urlsafe_b64encode(text.encode()).decode().rstrip("="))
+    return Page(rows[:limit], cursor_behind(*place(rows[limit - 1])))
+
+
+def cursor_behind(*place: Any) -> str:
+    """The cursor of the rows behind a place: a call's number or an event's sequence within one session."""
+    text = json.dumps(place, separators=(",", ":"))
+    return urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
 def _place(cursor: str, order: list[Any]) -> list[Any]:
