@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from .problems import problem
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+DRAINED = 4
+"""How many times the limit is read of a body that is too large, before it is refused."""
 
 
 class _Refused(Exception):
@@ -36,7 +40,20 @@ class BodyLimits:
                 raise self._too_large()
             await self._app(scope, self._counted(receive), send)
         except _Refused as refused:
+            if refused.answer.status_code == 413:
+                await self._drain(receive)
             await refused.answer(scope, receive, send)
+
+    async def _drain(self, receive: Receive) -> None:
+        # A client that is still sending does not see an answer to a connection that is closed on it.
+        left = DRAINED * self._most
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._seconds):
+                while left > 0:
+                    message = await receive()
+                    left -= len(message.get("body", b"")) or 1
+                    if message["type"] != "http.request" or not message.get("more_body", False):
+                        return
 
     def _counted(self, receive: Receive) -> Receive:
         taken = 0

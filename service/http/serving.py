@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import signal
 import socket
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -68,15 +69,21 @@ class _Patient(H11Protocol):
 
 
 class _Server(uvicorn.Server):
-    """Tells the application when it stops, so that streams without an end have one."""
+    """Tells the application when it stops, so that streams without an end have one.
+
+    The signal is dealt with then: raised again, as uvicorn would, it would end the process before the log is
+    closed.
+    """
 
     def __init__(self, config: uvicorn.Config, service: Service) -> None:
         super().__init__(config)
         self._service = service
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        del frame
         self._service.stopping.set()
-        super().handle_exit(sig, frame)
+        self.force_exit = self.should_exit and sig == signal.SIGINT
+        self.should_exit = True
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -127,6 +134,8 @@ def log_to_stderr(level: str) -> None:
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(level.upper())
+    # It tells how it sets itself up.
+    logging.getLogger("alembic").setLevel(logging.WARNING)
 
 
 class _JsonLines(logging.Formatter):

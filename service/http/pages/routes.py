@@ -31,7 +31,7 @@ from ..access import COOKIE, named
 from ..audit import CallFilter, Changed, SessionFilter, call_of
 from ..models import Verification
 from ..problems import Json
-from ..service import Reader, Service, SessionId, Worker
+from ..service import Reader, Service, SessionId, Worker, service_of
 from .charts import conversation_strip, waterfall, window_plot
 from .rendering import HEADERS, page
 from .views import Histories, stretches
@@ -62,7 +62,8 @@ def error_page(request: Request, problem: Json) -> Response:
         target = request.url.path + (f"?{request.url.query}" if request.url.query else "")
         return RedirectResponse(f"/login?{urlencode({'next': target})}", 303)
     told = json.loads(bytes(problem.body))
-    return page("error", problem.status_code, title=told["title"], detail=told["detail"])
+    service = service_of(request)
+    return page("error", problem.status_code, service=service, title=told["title"], detail=told["detail"])
 
 
 @routes.get("/")
