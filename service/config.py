@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from platformdirs import user_config_path, user_data_path
-from pydantic import Field, ValidationError
+from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from context_paging.domain.errors import ContextPagingError
@@ -32,6 +32,7 @@ class Config(BaseSettings):
         durability, audit, payloads, spool, key_file: see `LogOptions`; a service's durability is ``sync``
             unless it is set.
         tokens: the file of a service's bearer tokens.
+        token: what a client of a service shows.
     """
 
     model_config = SettingsConfigDict(env_prefix="CONTEXT_PAGING_", extra="ignore")
@@ -43,6 +44,7 @@ class Config(BaseSettings):
     spool: Path | None = None
     key_file: Path | None = None
     tokens: Path | None = None
+    token: SecretStr | None = None
 
 
 def tokens_file(given: Path | None) -> Path:
@@ -53,6 +55,16 @@ def tokens_file(given: Path | None) -> Path:
     """
     own = user_config_path("context-paging", appauthor=False) / "tokens.json"
     return given or _config().tokens or own
+
+
+def service_token() -> str | None:
+    """What a client of a service shows.
+
+    Raises:
+        InvalidConfiguration: a variable holds something else than it may.
+    """
+    token = _config().token
+    return None if token is None else token.get_secret_value()
 
 
 def log_location(given: str | None) -> str:

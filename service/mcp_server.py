@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
+from typing import Any, Protocol
 
 import anyio
+import anyio.to_thread
 import mcp_types as types
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
@@ -13,7 +15,7 @@ from context_paging.domain.errors import ContextPagingError
 from context_paging.domain.recovery.errors import RecoveryRefused
 from context_paging.domain.recovery.tools import tool_definitions
 
-from .stored_file import StoredFile
+from .replies import ToolReply
 from .telemetry import logger
 
 _INSTRUCTIONS = (
@@ -23,27 +25,37 @@ _INSTRUCTIONS = (
 _log = logger(__name__)
 
 
-def serve(file: StoredFile) -> None:
-    """Serve one session file until standard input ends."""
-    anyio.run(_serve, file)
+class Recoverable(Protocol):
+    """A session whose history can be read: `StoredFile`, `RemoteSession`."""
+
+    def tool(self, name: str, parameters: Any) -> ToolReply:
+        """Call a recovery tool."""
+        ...
 
 
-def server(file: StoredFile) -> Server[Any]:
-    """The server of one session file."""
+def serve(session: Recoverable) -> None:
+    """Serve one session until standard input ends."""
+    anyio.run(_serve, session)
+
+
+def server(session: Recoverable) -> Server[Any]:
+    """The server of one session. Calls wait for each other."""
+    one_at_a_time = anyio.CapacityLimiter(1)
 
     async def list_tools(_: Any, __: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         return types.ListToolsResult(tools=[_tool(definition) for definition in tool_definitions()])
 
     async def call_tool(_: Any, call: types.CallToolRequestParams) -> types.CallToolResult:
-        return _answer(file, call.name, call.arguments or {})
+        answer = partial(_answer, session, call.name, call.arguments or {})
+        return await anyio.to_thread.run_sync(answer, limiter=one_at_a_time)
 
     return Server(
         "context-paging", instructions=_INSTRUCTIONS, on_list_tools=list_tools, on_call_tool=call_tool
     )
 
 
-async def _serve(file: StoredFile) -> None:
-    running = server(file)
+async def _serve(session: Recoverable) -> None:
+    running = server(session)
     async with stdio_server() as (incoming, outgoing):
         await running.run(incoming, outgoing, running.create_initialization_options())
 
@@ -57,12 +69,12 @@ def _tool(definition: dict[str, Any]) -> types.Tool:
     )
 
 
-def _answer(file: StoredFile, name: str, parameters: dict[str, Any]) -> types.CallToolResult:
+def _answer(session: Recoverable, name: str, parameters: dict[str, Any]) -> types.CallToolResult:
     try:
-        text, refused = file.tool(name, parameters).text, False
+        text, refused = session.tool(name, parameters).text, False
     except RecoveryRefused as refusal:
         text, refused = f"{refusal.reason}: {refusal}", True
     except ContextPagingError as error:
-        _log.warning("the session file cannot be read", code=error.code, error=str(error))
+        _log.warning("the session cannot be read", code=error.code, error=str(error))
         text, refused = f"{error.code}: {error}", True
     return types.CallToolResult(content=[types.TextContent(type="text", text=text)], is_error=refused)

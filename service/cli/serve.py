@@ -9,17 +9,26 @@ from typing import Annotated
 import typer
 
 from .options import LogOption, open_log
-from .recover import FileArgument, RepairOption, stored_file
+from .recover import RepairOption, stored_file
 
 
 def mcp_command(
-    file: FileArgument,
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE|URL",
+            help="A Pi session file, also .gz; or http://HOST:PORT/v1/sessions/ID of a live session.",
+        ),
+    ],
     expand: Annotated[
         bool, typer.Option("--expand", help="Search in parts of names and paths, too.")
     ] = False,
     repair: RepairOption = False,
 ) -> None:
-    """Serve the four recovery tools over a session file to an MCP client, on standard input and output."""
+    """Serve the four recovery tools over a session to an MCP client, on standard input and output.
+
+    The token of a service comes from CONTEXT_PAGING_TOKEN.
+    """
     try:
         from ..mcp_server import serve
     except ImportError:
@@ -28,8 +37,18 @@ def mcp_command(
         ) from None
     if file == "-":
         raise typer.BadParameter("standard input is the client's; give a file", param_hint="FILE")
-    opened = stored_file(file, repair=repair, expand=expand)
-    serve(opened)
+    if file.startswith(("http://", "https://")):
+        from ..config import service_token
+        from ..remote_session import RemoteSession
+
+        if expand or repair:
+            raise typer.BadParameter(
+                "these are the host's to choose for a live session", param_hint="--expand"
+            )
+        with RemoteSession(file, service_token()) as remote:
+            serve(remote)
+    else:
+        serve(stored_file(file, repair=repair, expand=expand))
 
 
 def bridge_command(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -15,9 +17,13 @@ from mcp import Client, StdioServerParameters
 
 from context_paging.domain.recovery.tools import tool_definitions
 from context_paging.service.example import example_path
+from context_paging.service.http.app import ServerOptions, create_app
+from context_paging.service.http.tokens import Scope, TokenFile
+from context_paging.service.log import EventLog
 from context_paging.service.stored_file import StoredFile
 
 from .conftest import Shell
+from .http.serving import serving
 
 
 @pytest.fixture
@@ -36,10 +42,14 @@ def append(path: Path, entry_id: str, parent: str | None, role: str, text: str) 
         lines.write(json.dumps(entry) + "\n")
 
 
-def asked(path: Path, ask: Callable[[Client], Awaitable[Any]], *options: str) -> Any:
-    """What a client gets from the server of a file."""
+def asked(
+    path: Path | str, ask: Callable[[Client], Awaitable[Any]], *options: str, **environment: str
+) -> Any:
+    """What a client gets from the server of a file, or of a live session."""
     command = ["-c", "from context_paging.service.cli import main; main()", "mcp", str(path), *options]
-    parameters = StdioServerParameters(command=sys.executable, args=command)
+    parameters = StdioServerParameters(
+        command=sys.executable, args=command, env={**os.environ, **environment}
+    )
 
     async def run() -> Any:
         with anyio.fail_after(60):
@@ -115,3 +125,43 @@ def test_long_outputs_of_the_example_come_in_pages() -> None:
         stored = StoredFile(path)
         found = stored.tool("search_history", {"query": "test", "limit": 10, "load": True})
     assert len(found.text) <= 8_000
+
+
+def test_a_client_reads_a_live_session_of_a_service(tmp_path: Path, shell: Shell) -> None:
+    tokens = TokenFile(tmp_path / "tokens.json")
+    secret, reader = tokens.add("w", (Scope.WRITE,)), tokens.add("r", (Scope.READ,))
+
+    async def ask(client: Client) -> list[Any]:
+        return [
+            await client.call_tool("search_history", {"query": "tide"}),
+            await client.call_tool("load_history", {"historyIds": ["nope"]}),
+        ]
+
+    with EventLog.open() as log, serving(create_app(log, ServerOptions(tokens))) as running:
+        message = {"role": "user", "content": "where is the tide table?", "timestamp": 1}
+        entry = {"type": "message", "id": "e0", "parentId": None, "message": message}
+        events = [{"type": "session_start"}, {"type": "append", "entries": [entry]}]
+        request = urllib.request.Request(
+            f"{running.url}/v1/sessions/team%2F1/events",
+            json.dumps(events).encode(),
+            {"Authorization": f"Bearer {secret}", "Content-Type": "application/json"},
+        )
+        urllib.request.urlopen(request).close()
+        url = f"{running.url}/v1/sessions/team%2F1"
+        found, refused = asked(url, ask, CONTEXT_PAGING_TOKEN=secret)
+        other, _ = asked(f"{running.url}/sessions/none", ask, CONTEXT_PAGING_TOKEN=secret)
+        forbidden, _ = asked(url, ask, CONTEXT_PAGING_TOKEN=reader)
+    away, _ = asked(url, ask)
+
+    assert [r["historyId"] for r in json.loads(found.content[0].text)["references"]] == ["e0"]
+    assert refused.content[0].text.startswith("UNKNOWN_HISTORY_ID: ")
+    for answer, told in ((other, "SESSION_NOT_LIVE"), (forbidden, "FORBIDDEN"), (away, "does not answer")):
+        assert answer.is_error
+        assert told in answer.content[0].text
+    for wrong in (
+        "http://",
+        "https://host/x",
+        "http://u:p@host/v1/sessions/1",
+        "http://host/v1/sessions/1?a=b",
+    ):
+        assert "context-paging: " in shell("mcp", wrong, code=1).stderr
