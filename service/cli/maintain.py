@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -96,6 +97,18 @@ def check_command(log: LogOption = None) -> None:
 
     check(log_location(log))
     print("the schema is the one this installation works with")
+
+
+@db.command("key")
+def key_command(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="Where the key is to be; CONTEXT_PAGING_KEY_FILE.")
+    ],
+) -> None:
+    """Make a log's key in a file, for machines that share a log; one that is there stays."""
+    from ..log import LogKey
+
+    typer.echo(f"{file}: key {LogKey.load_or_make(file).id}")
 
 
 @db.command("upgrade")

@@ -1,0 +1,324 @@
+"""Two workers behind the real nginx, with a log in the real PostgreSQL: routing, a worker's death."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from context_paging.domain.events import ContextRequested, ContextSelected
+from context_paging.service.http.tokens import Scope, TokenFile
+from context_paging.service.log import EventLog, LogOptions
+from tests.service.log.conftest import fresh_database
+
+from .conftest import answered, user
+
+CONF = Path(__file__).parents[3] / "ops" / "deploy" / "nginx.conf"
+HOSTS, TURNS = 8, 40
+BUDGET = 800
+
+
+@pytest.fixture
+def postgres() -> Iterator[str]:
+    """Where a fresh log on a server can be."""
+    yield from fresh_database()
+
+
+@dataclass
+class Worker:
+    """A worker process on a port, which can be killed and started again."""
+
+    port: int
+    folder: Path
+    environment: dict[str, str]
+    running: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        command = [sys.executable, "-c", "from context_paging.service.cli import main; main()", "serve"]
+        output = (self.folder / f"worker-{self.port}.log").open("ab")
+        environment = {**self.environment, "CONTEXT_PAGING_SPOOL": str(self.folder / f"spool-{self.port}")}
+        self.running = subprocess.Popen(
+            [*command, "--port", str(self.port), "--proxy", "127.0.0.1"],
+            stderr=output,
+            stdout=output,
+            env=environment,
+        )
+        deadline = time.monotonic() + 40
+        while time.monotonic() < deadline:
+            with suppress(OSError):
+                urllib.request.urlopen(f"http://127.0.0.1:{self.port}/readyz", timeout=2).close()
+                return
+            time.sleep(0.05)
+        pytest.fail((self.folder / f"worker-{self.port}.log").read_text())
+
+    def kill(self) -> None:
+        """End it at once."""
+        assert self.running is not None
+        self.running.send_signal(signal.SIGKILL)
+        self.running.wait(10)
+
+    def stop(self) -> None:
+        """End it as an operator does."""
+        if self.running is not None and self.running.poll() is None:
+            self.running.send_signal(signal.SIGTERM)
+            assert self.running.wait(30) == 0
+
+    def metrics(self) -> str:
+        """What it tells Prometheus."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=10) as answer:
+            return str(answer.read(), "utf-8")
+
+
+@dataclass
+class Deployment:
+    """Workers, and the proxy before them."""
+
+    url: str
+    token: str
+    workers: list[Worker]
+
+    def ask(self, path: str, body: Any = None) -> tuple[int, Any]:
+        """Status and JSON of an answer; status 0 if there was none."""
+        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
+        data = None if body is None else json.dumps(body).encode()
+        try:
+            request = urllib.request.Request(self.url + path, data, headers)
+            with urllib.request.urlopen(request, timeout=30) as answer:
+                return answer.status, json.loads(answer.read())
+        except urllib.error.HTTPError as error:
+            text = error.read()
+            return error.code, json.loads(text) if error.headers["content-type"].endswith("json") else {}
+        except OSError:
+            return 0, {}
+
+
+@contextmanager
+def nginx(folder: Path, port: int, workers: list[int]) -> Iterator[str]:
+    """The real proxy with the configuration of `ops`."""
+    binary = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
+    if binary is None:
+        if os.environ.get("CI"):
+            pytest.fail("there is no nginx: apt-get install nginx-light")
+        pytest.skip("there is no nginx: apt-get install nginx-light")
+    text = CONF.read_text().replace("listen 127.0.0.1:8642", f"listen 127.0.0.1:{port}")
+    for given, own in zip((8643, 8644), workers, strict=True):
+        text = text.replace(f"127.0.0.1:{given}", f"127.0.0.1:{own}")
+    (folder / "service.conf").write_text(text)
+    temporary = "\n".join(
+        f"{kind}_temp_path {folder}/{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    owner = "user root;" if os.geteuid() == 0 else ""
+    main = f"{owner} daemon off; pid {folder}/pid; error_log {folder}/error.log; events {{}}\n"
+    main += f"http {{ access_log off; {temporary} include {folder}/service.conf; }}\n"
+    (folder / "main.conf").write_text(main)
+    running = subprocess.Popen([binary, "-p", str(folder), "-c", str(folder / "main.conf")])
+    try:
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline:
+            with suppress(OSError):
+                socket.create_connection(("127.0.0.1", port), timeout=1).close()
+                break
+            time.sleep(0.05)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        running.terminate()
+        running.wait(10)
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+@pytest.fixture
+def deployment(tmp_path: Path, postgres: str) -> Iterator[Deployment]:
+    """Two workers behind the proxy."""
+    tokens = TokenFile(tmp_path / "tokens.json")
+    secret = tokens.add("host", (Scope.WRITE, Scope.READ))
+    environment = {
+        **os.environ,
+        "CONTEXT_PAGING_LOG": postgres,
+        "CONTEXT_PAGING_TOKENS": str(tokens.path),
+        "CONTEXT_PAGING_KEY_FILE": str(tmp_path / "key"),
+    }
+    first, *ports = free_ports(3)
+    workers = [Worker(port, tmp_path, environment) for port in ports]
+    try:
+        for worker in workers:
+            worker.start()
+        with nginx(tmp_path, first, ports) as url:
+            yield Deployment(url, secret, workers)
+    finally:
+        for worker in workers:
+            worker.stop()
+
+
+@dataclass
+class Host:
+    """An agent program that follows the runbook: it sends again what was not answered, and begins anew."""
+
+    deployment: Deployment
+    session: str
+    entries: list[Any] = field(default_factory=list)
+    acknowledged: list[tuple[str, int]] = field(default_factory=list)
+    starts: int = 0
+    retries: int = 0
+    failed: str | None = None
+
+    def run(self, turns: int) -> None:
+        """Have a conversation."""
+        try:
+            self.start("new")
+            for turn in range(turns):
+                self.store(user(f"question {turn} " + "x" * 200, f"q{turn}", self.leaf))
+                answer = self.send({"type": "context"})
+                self.acknowledged.append((answer["call_id"], answer["sequence"]))
+                self.store(answered(f"answer {turn} " + "y" * 200, f"a{turn}", f"q{turn}"))
+                self.send({"type": "turn_end", "entry_id": f"a{turn}"})
+            self.send({"type": "shut_down"})
+        except Exception as error:
+            self.failed = repr(error)
+
+    @property
+    def leaf(self) -> str | None:
+        """The newest entry."""
+        return self.entries[-1]["id"] if self.entries else None
+
+    def start(self, reason: str) -> None:
+        """Begin, or begin anew elsewhere."""
+        self.starts += 1
+        settings = {"contextPaging": {"tokenBudget": BUDGET}}
+        self.send({"type": "session_start", "reason": reason, "global_settings": settings})
+        if self.entries:
+            self.send({"type": "append", "entries": self.entries})
+
+    def store(self, entry: Any) -> None:
+        """Store an entry, here first."""
+        self.entries.append(entry)
+        self.send({"type": "append", "entries": [entry]})
+
+    def send(self, event: dict[str, Any]) -> Any:
+        """An event, until it is answered."""
+        event = {**event, "event_id": uuid4().hex}
+        for _ in range(60):
+            status, answer = self.deployment.ask(f"/v1/sessions/{self.session}/events", event)
+            if status == 200:
+                return answer
+            if status == 409 and event["type"] != "session_start":
+                self.start("resume")
+                continue
+            assert status in (0, 409, 502, 503, 504), (status, answer)
+            self.retries += 1
+            time.sleep(0.1)
+        raise AssertionError(f"no answer to {event['type']}")
+
+
+def test_a_workers_death_loses_nothing_that_was_answered(
+    deployment: Deployment, postgres: str, tmp_path: Path
+) -> None:
+    hosts = [Host(deployment, f"team%2F{number}") for number in range(HOSTS)]
+    threads = [threading.Thread(target=host.run, args=(TURNS,)) for host in hosts]
+    for thread in threads:
+        thread.start()
+    victim, other = deployment.workers
+    while sum(len(host.acknowledged) for host in hosts) < HOSTS * TURNS // 4:
+        time.sleep(0.02)
+    victim.kill()
+    while sum(len(host.acknowledged) for host in hosts) < HOSTS * TURNS // 2:
+        time.sleep(0.02)
+    victim.start()
+    for thread in threads:
+        thread.join(120)
+
+    assert [host.failed for host in hosts] == [None] * HOSTS
+    moved = [host for host in hosts if host.starts > 1]
+    assert len(moved) > 0
+    for worker in (victim, other):
+        served = re.search(r"context_paging_contexts_total\{[^}]*\} (\d+)", worker.metrics())
+        assert served is not None
+        assert float(served[1]) > 0
+    with EventLog.open(postgres, LogOptions(key_file=tmp_path / "key", spool=False)) as log:
+        assert [found for found in log.verify() if found.finding is not None] == []
+        for host in hosts:
+            session = host.session.replace("%2F", "/")
+            events = list(log.events(session))
+            assert [event.sequence for event in events] == list(range(1, len(events) + 1))
+            decided = {event.call_id: event.sequence for event in events if event.type == "context-selected"}
+            for call_id, sequence in host.acknowledged:
+                assert decided[call_id] == sequence
+            starts = [event.sequence for event in events if event.type == "session-started"]
+            assert len(starts) >= host.starts
+            selected = [(e.sequence, e.event) for e in events if isinstance(e.event, ContextSelected)]
+            requested = [(e.sequence, e.event) for e in events if isinstance(e.event, ContextRequested)]
+            assert any(event.cut is not None for _, event in selected)
+            for start in starts[1:]:
+                # Nothing is restored: the first decision after a start knows of no cut, its request of none.
+                assert next(e for sequence, e in selected if sequence > start).frontier_before is None
+                assert next(e for sequence, e in requested if sequence > start).reused == 0
+
+
+def test_a_session_stays_where_it_is_however_its_id_is_written(deployment: Deployment) -> None:
+    written = [("a%2Fb", "a/b", "%61/b"), ("caf%C3%A9", "caf%c3%a9"), ("x%20y", "%78%20y")]
+    for number in range(12):
+        written.append((f"s-{number}", f"%73-{number}"))
+    for ways in written:
+        status, _ = deployment.ask(f"/v1/sessions/{ways[0]}/events", {"type": "session_start"})
+        assert status == 200
+        for way in ways:
+            for path, body in (
+                ("events", {"type": "context"}),
+                ("tools/browse_history", {}),
+                ("statistics", None),
+            ):
+                status, answer = deployment.ask(f"/v1/sessions/{way}/{path}?host=x", body)
+                assert status == 200 if path != "tools/browse_history" else status in (200, 422), (
+                    way,
+                    path,
+                    answer,
+                )
+    live = [
+        float(re.findall(r"^context_paging_live_sessions (\S+)", worker.metrics(), re.M)[0])
+        for worker in deployment.workers
+    ]
+    assert sum(live) == len(written)
+    assert min(live) > 0
+
+
+def test_the_proxy_keeps_operators_routes_to_itself_and_passes_streams_on(deployment: Deployment) -> None:
+    for path in ("/metrics", "/readyz"):
+        assert deployment.ask(path)[0] == 404
+    headers = {"Authorization": f"Bearer {deployment.token}", "Last-Event-ID": "0"}
+    request = urllib.request.Request(f"{deployment.url}/v1/tail", headers=headers)
+    with urllib.request.urlopen(request, timeout=20) as stream:
+        status, _ = deployment.ask("/v1/sessions/tailed/events", {"type": "session_start"})
+        assert status == 200
+        lines: list[bytes] = []
+        while sum(line.startswith(b"data:") for line in lines) < 2:
+            lines.append(stream.readline())
+        assert b'"session_id":"tailed"' in b"".join(lines)
+        for worker in deployment.workers:
+            started = time.monotonic()
+            worker.stop()
+            assert time.monotonic() - started < 10
