@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import subprocess
 import sys
@@ -48,3 +50,27 @@ def test_the_lines_for_the_bridge_are_answered() -> None:
 
     assert [answer["id"] for answer in answers] == [0, 1, 2, 3]
     assert answers[-1]["ok"]["send"] == [{"first": 0, "last": 0}]
+
+
+def test_the_commands_for_http_are_answered(tmp_path: Path) -> None:
+    (commands,) = re.findall(r"```sh\n(TOKEN=.*?)```", README.read_text("utf-8"), re.DOTALL)
+    environment = {
+        **os.environ,
+        "HOME": str(tmp_path),
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+    }
+    for name in ("XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+        environment[name] = str(tmp_path / name)
+    done = subprocess.run(
+        ["bash", "-c", f"{commands}\nstatus=$?; kill %1; wait; exit $status"],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    answers = json.loads(done.stdout)["answers"]
+    assert [answer.get("outcome") for answer in answers] == [None, None, "within-budget"]
