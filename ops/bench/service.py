@@ -84,7 +84,6 @@ class Connections:
                 status, answer = await asyncio.wait_for(self._ask(streams, head + data), 60)
             except (OSError, EOFError, ValueError, TimeoutError):
                 return 0, {}, time.perf_counter() - started
-            self._free.append(streams)
             return status, answer, time.perf_counter() - started
 
     async def _ask(
@@ -97,7 +96,8 @@ class Connections:
         body = await reader.readexactly(int(headers["content-length"]))
         if headers.get("connection") == "close":
             writer.close()
-            raise ValueError("closed")
+        else:
+            self._free.append(streams)
         status = int(head[0].split(" ")[1])
         return status, json.loads(body) if "json" in headers.get("content-type", "") else {}
 

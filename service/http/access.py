@@ -86,6 +86,10 @@ class Access:
             )
         return token
 
+    def holds(self, token: Token) -> bool:
+        """Whether a token that was known still is."""
+        return self._tokens is None or token in self._tokens.tokens()
+
     def token_named(self, secret: str) -> Token | None:
         """The token that somebody typed, if it is known."""
         return None if self._tokens is None else self._tokens.token_of(secret.strip())

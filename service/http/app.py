@@ -16,18 +16,19 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from ..log import EventLog, LogUnavailable
 from ..telemetry import Several
 from ..tracing import OpenTelemetry
-from . import audit, events
+from . import audit, events, tail
 from .access import Access, RateLimit
 from .limits import BodyLimits
 from .live import LiveLimits, LiveSessions
+from .memory import collected
 from .observing import Metrics, Observed
 from .pages.routes import add_pages, error_page
 from .problems import Json, Problem, add_handlers, problem
 from .service import Service
 from .tokens import TokenFile
 
-THREADS = 12
-"""Requests that are worked on at once; more of them only wait for each other."""
+READERS = 4
+"""Threads that read the log for requests; sessions are fed by others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +62,9 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
-        yield
+        anyio.to_thread.current_default_thread_limiter().total_tokens = READERS
+        async with collected(live):
+            yield
 
     app = FastAPI(
         title="context-paging",
@@ -76,8 +78,11 @@ def create_app(
     app.state.service = service = Service(
         log, live, Access(chosen.tokens, RateLimit(chosen.rate, chosen.burst))
     )
+    app.state.pulse = pulse = tail.Pulse(log, service.stopping)
+    metrics.gauge("context_paging_streams", "Tails that are open", lambda: pulse.streams)
     add_handlers(app, error_page)
     app.include_router(events.routes)
+    app.include_router(tail.routes)
     app.include_router(audit.routes)
     _add_operations(app, service, metrics)
     add_pages(app, service)

@@ -1,15 +1,11 @@
-"""What the log says, over HTTP: sessions, calls, timelines, postmortems, what-if, checks, and a tail."""
+"""What the log says, over HTTP: sessions, calls, timelines, postmortems, what-if, and checks."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import asdict
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Query
-from fastapi.concurrency import run_in_threadpool
-from fastapi.sse import EventSourceResponse, ServerSentEvent
+from fastapi import APIRouter, Query
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from context_paging.domain.repair import OnInvalidStructure
@@ -18,8 +14,6 @@ from context_paging.domain.what_if import Change, IncompleteLog
 from ..comparison import compared
 from ..log import CallQuery, EventLog, SessionQuery, StoredCall, UnknownCall
 from ..log.queries import prefix_within
-from ..log.reader import POLL_SECONDS
-from ..log.tail import TailPlace
 from ..postmortem import Postmortem, explain
 from ..postmortem_report import postmortem_json
 from ..what_if import call_json, differs, what_if
@@ -205,43 +199,6 @@ def verify_all(service: Worker, _: Administrator) -> list[Verification]:
 def session(service: Worker, token: Reader, session_id: SessionId) -> SessionRecord:
     """One session."""
     return SessionRecord.model_validate(service.log.session(named(token, session_id)))
-
-
-@routes.get("/tail", response_class=EventSourceResponse)
-async def tail(
-    service: Worker,
-    token: Reader,
-    after: Annotated[
-        Position | None, Query(description="Begin behind this position; else with what comes.")
-    ] = None,
-    session: Text = None,
-    follow: bool = True,
-    last_event_id: Annotated[str | None, Header(max_length=20)] = None,
-) -> AsyncIterator[ServerSentEvent]:
-    """Events of all sessions, or of one, by position, each once and without gaps, as server-sent events.
-
-    The id of each is its position: a browser that reconnects goes on behind it.
-    """
-    begin = after
-    if last_event_id is not None and last_event_id.isascii() and last_event_id.isdecimal():
-        begin = min(int(last_event_id), 2**63 - 1)
-    if begin is None:
-        begin = await run_in_threadpool(service.log.last_position)
-    place = TailPlace(begin)
-    while not service.stopping.is_set():
-        found, place = await run_in_threadpool(service.log.read_on, place, 200)
-        for event in found:
-            if event.session_id.startswith(token.prefix) and session in (None, event.session_id):
-                yield ServerSentEvent(data=EventRecord.of(event), event="appended", id=str(event.position))
-        if not found and not place.doubted:
-            if not follow:
-                return
-            try:
-                await asyncio.wait_for(service.stopping.wait(), POLL_SECONDS)
-            except TimeoutError:
-                continue
-        elif not found:
-            await asyncio.sleep(0.01)
 
 
 def explained(log: EventLog, session_id: str, call: str) -> Postmortem:

@@ -7,7 +7,6 @@ from dataclasses import asdict
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
-from fastapi.concurrency import run_in_threadpool
 from fastapi.exceptions import HTTPException
 from pydantic import BaseModel, ConfigDict
 
@@ -18,7 +17,7 @@ from ..wire import HostEvent, InvalidHostEvent, ToolCall, error_answer, event_sc
 from .access import named
 from .live import Taken
 from .problems import PROBLEMS, InvalidJson, Json, error_problem
-from .service import SessionId, Worker, Writer
+from .service import Service, SessionId, Worker, Writer
 
 BATCH = 1_000
 """How many events a request may bring."""
@@ -97,8 +96,8 @@ async def take_events(
     the problem has its position and the answers before it.
     """
     named(token, session_id)
-    value, size = await _body(request)
-    events = await run_in_threadpool(_events, value)
+    value, size = await _body(request, service)
+    events = await service.live.work(_events, value)
     taken = await service.live.take(session_id, events, size, host, label)
     request.state.told = _told(taken)
     if not isinstance(value, list):
@@ -120,7 +119,7 @@ async def call_tool(
 ) -> Json:
     """Call a recovery tool of a live session; the body is the tool's parameters."""
     named(token, session_id)
-    parameters, size = await _body(request)
+    parameters, size = await _body(request, service)
     event = ToolCall(type="tool", name=name, parameters=parameters)
     taken = await service.live.take(session_id, [event], size, "", None)
     request.state.told = _told(taken)
@@ -162,12 +161,12 @@ def _single(taken: Taken) -> Json:
     return Json(taken.answers[0]) if taken.refused is None else error_problem(taken.refused)
 
 
-async def _body(request: Request) -> tuple[Any, int]:
+async def _body(request: Request, service: Service) -> tuple[Any, int]:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise HTTPException(415, "send JSON with Content-Type: application/json")
     body = await request.body()
-    return await run_in_threadpool(_parsed, body), len(body)
+    return await service.live.work(_parsed, body), len(body)
 
 
 def _parsed(body: bytes) -> Any:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import Any
+from typing import Any, TypeVar
 
-from fastapi.concurrency import run_in_threadpool
+from anyio import CapacityLimiter, to_thread
 
 from context_paging.domain.errors import ContextPagingError
 from context_paging.domain.stats import SessionStatistics
@@ -20,6 +20,10 @@ from ..session import Session
 from ..telemetry import SILENT, Telemetry
 from ..wire import HostEvent, LiveSession, SessionStart, ShutDown
 from .problems import NotLive, SessionTooLarge, TooManySessions
+
+R = TypeVar("R")
+THREADS = 4
+"""Events that are worked on at once; more of them only wait for each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +59,26 @@ class Taken:
 
 
 class LiveSessions:
-    """Feeds sessions. Everything but the sessions' own work happens in the event loop's thread."""
+    """Feeds sessions. Everything but the sessions' own work happens in the event loop's thread.
+
+    Attributes:
+        let_go: how many sessions are not live any more.
+    """
 
     def __init__(self, log: EventLog, limits: LiveLimits, telemetry: Telemetry = SILENT) -> None:
         self._log = log
         self._limits = limits
         self._telemetry = telemetry
         self._entries: OrderedDict[str, _Entry] = OrderedDict()
+        self._threads = CapacityLimiter(THREADS)
+        self.let_go = 0
 
     def __len__(self) -> int:
         return len(self._entries)
+
+    async def work(self, function: Callable[..., R], *arguments: Any) -> R:
+        """Do something for a session in one of its worker's threads, which no reader of the log takes."""
+        return await to_thread.run_sync(function, *arguments, limiter=self._threads)
 
     async def take(
         self, session_id: str, events: Sequence[HostEvent], size: int, host: str, label: str | None
@@ -78,7 +92,7 @@ class LiveSessions:
         """
         if all(isinstance(event, ShutDown) for event in events) and session_id not in self._entries:
             # Told again, or let go meanwhile: it is closed already.
-            last = await run_in_threadpool(self._log.last_sequence, session_id)
+            last = await self.work(self._log.last_sequence, session_id)
             return Taken([{"notifications": [], "status": None, "sequence": last} for _ in events])
         async with self._using(session_id, starts=isinstance(events[0], SessionStart)) as entry:
             if entry.bytes + size > self._limits.session_bytes:
@@ -87,7 +101,7 @@ class LiveSessions:
                     f"{self._limits.session_bytes:,}; shut it down and start it anew with its branch"
                 )
             entry.bytes += size
-            return await run_in_threadpool(self._take, session_id, entry, events, host, label)
+            return await self.work(self._take, session_id, entry, events, host, label)
 
     async def statistics(self, session_id: str) -> SessionStatistics:
         """The statistics of a live session.
@@ -97,7 +111,7 @@ class LiveSessions:
         """
         async with self._using(session_id, starts=False) as entry:
             assert entry.live is not None
-            return await run_in_threadpool(entry.live.session.statistics)
+            return await self.work(entry.live.session.statistics)
 
     def _take(
         self, session_id: str, entry: _Entry, events: Sequence[HostEvent], host: str, label: str | None
@@ -153,6 +167,7 @@ class LiveSessions:
                 self._entries.move_to_end(session_id)
             elif not entry.users:
                 del self._entries[session_id]
+                self.let_go += 1
 
     def _made(self, session_id: str) -> _Entry:
         long_ago = monotonic() - self._limits.idle_seconds
@@ -162,6 +177,7 @@ class LiveSessions:
             if number >= spare and self._entries[known].used_at > long_ago:
                 break
             del self._entries[known]
+            self.let_go += 1
         if len(self._entries) >= self._limits.sessions:
             raise TooManySessions(
                 f"this worker has {self._limits.sessions:,} live sessions, all of them in use; try again"

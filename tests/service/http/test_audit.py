@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Iterator
 from typing import Any
 
+import httpx2
 import pytest
 from sqlalchemy import text
 
@@ -151,8 +153,6 @@ def test_tails_end_when_the_service_does(client: Client) -> None:
     received: list[str] = []
 
     def read(url: str) -> None:
-        import httpx2
-
         with httpx2.stream("GET", f"{url}/v1/tail", headers=client.headers, timeout=20) as stream:
             received.extend(stream.iter_lines())
 
@@ -164,6 +164,56 @@ def test_tails_end_when_the_service_does(client: Client) -> None:
             client.send("s", {"type": "session_start"})
     reader.join(10)
     assert not reader.is_alive()
+
+
+def test_many_tails_ask_the_database_once(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = 0
+    known = EventLog.last_position
+
+    def counted(log: EventLog) -> int:
+        nonlocal asked
+        asked += 1
+        return known(log)
+
+    monkeypatch.setattr(EventLog, "last_position", counted)
+    streams = 20
+
+    async def read(http: httpx2.AsyncClient, url: str) -> list[str]:
+        lines = []
+        async with http.stream("GET", f"{url}/v1/tail?after=0", headers=client.headers) as stream:
+            async for line in stream.aiter_lines():
+                lines += [line] if line.startswith("id: ") else []
+                if len(lines) == 4:
+                    break
+        return lines
+
+    async def run(url: str) -> list[list[str]]:
+        async with httpx2.AsyncClient(timeout=20) as http:
+            readers = [asyncio.create_task(read(http, url)) for _ in range(streams)]
+            await asyncio.sleep(2)
+            await asyncio.to_thread(client.send, "s", {"type": "session_start"})
+            await asyncio.to_thread(client.send, "s", {"type": "session_start"})
+            return await asyncio.gather(*readers)
+
+    with serving(client.http.app) as running:  # type: ignore[arg-type]
+        received = asyncio.run(run(running.url))
+    assert received == [[f"id: {position}" for position in (1, 2, 3, 4)]] * streams
+    assert asked < 3 * 4 * 2
+    assert client.http.app.state.pulse.streams == 0  # type: ignore[attr-defined]
+
+
+def test_a_token_that_is_removed_ends_its_tail(client: Client) -> None:
+    with (
+        serving(client.http.app) as running,  # type: ignore[arg-type]
+        httpx2.stream("GET", f"{running.url}/v1/tail", headers=client.headers, timeout=20) as stream,
+    ):
+        client.tokens.remove("token-0")
+        session = Session("s", sink=client.log)
+        session.start()
+        # The stream ends, so that reading it does.
+        told = [line for line in stream.iter_lines() if line.startswith("data:")]
+        session.start("reload")
+        assert len(told) <= 2
 
 
 def test_a_log_that_is_away_is_told(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
