@@ -17,9 +17,8 @@ from context_paging.domain.recovery.tools import tool_definitions
 
 from .log import EventLog, SessionConflict
 from .session import Session
-from .session_file import refuse_constant
 from .telemetry import logger
-from .wire import InvalidHostEvent, LiveSession, error_answer, host_event
+from .wire import InvalidHostEvent, LiveSession, error_answer, host_event, parsed
 
 PROTOCOL_VERSION = 1
 LINE_LIMIT = 256 * 2**20
@@ -140,7 +139,7 @@ class Bridge:
 
 def _request(line: bytes) -> Mapping[str, Any]:
     try:
-        request = json.loads(line, parse_constant=refuse_constant)
+        request = parsed(line)
     except RecursionError:
         raise InvalidRequest("the line is nested too deeply") from None
     except ValueError as error:

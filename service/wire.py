@@ -6,6 +6,8 @@ request before, and brings the others; the answer names the host's messages to s
 
 from __future__ import annotations
 
+import json
+import math
 from collections import OrderedDict
 from dataclasses import asdict
 from functools import cache
@@ -19,6 +21,7 @@ from context_paging.domain.events import ContextAborted
 
 from .replies import ContextReply, Reply, ToolReply
 from .session import Session
+from .session_file import refuse_constant
 
 Object = dict[str, Any]
 REMEMBERED_ANSWERS = 256
@@ -186,6 +189,23 @@ def host_event(value: Any) -> HostEvent:
             f"this is no host event: {where + ': ' if where else ''}{first['msg']}"
         ) from None
     return event
+
+
+def parsed(data: bytes | str) -> Any:
+    """The JSON value that another program sent.
+
+    Raises:
+        ValueError: it is not JSON, or holds a number beyond all that can be answered with.
+        RecursionError: it is nested too deeply.
+    """
+    return json.loads(data, parse_constant=refuse_constant, parse_float=_finite)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError("a number is too large")
+    return number
 
 
 def event_schema(ref_template: str) -> dict[str, Any]:

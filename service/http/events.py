@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -12,12 +12,11 @@ from pydantic import BaseModel, ConfigDict
 
 from context_paging.domain.recovery.tools import tool_definitions
 
-from ..session_file import refuse_constant
-from ..wire import HostEvent, InvalidHostEvent, ToolCall, error_answer, event_schema, host_event
+from ..wire import HostEvent, InvalidHostEvent, ToolCall, error_answer, event_schema, host_event, parsed
 from .access import named
 from .live import Taken
 from .problems import PROBLEMS, InvalidJson, Json, error_problem
-from .service import Service, SessionId, Worker, Writer
+from .service import SessionId, Worker, Writer
 
 BATCH = 1_000
 """How many events a request may bring."""
@@ -96,15 +95,11 @@ async def take_events(
     the problem has its position and the answers before it.
     """
     named(token, session_id)
-    value, size = await _body(request, service)
-    events = await service.live.work(_events, value)
-    taken = await service.live.take(session_id, events, size, host, label)
+    body = await _body(request)
+    events, respond = await service.live.work(_events, body)
+    taken, response = await service.live.take(session_id, events, len(body), respond, host, label)
     request.state.told = _told(taken)
-    if not isinstance(value, list):
-        return _single(taken)
-    if taken.refused is not None:
-        return error_problem(taken.refused, event=len(taken.answers), answers=taken.answers)
-    return Json({"answers": taken.answers})
+    return response
 
 
 @routes.post(
@@ -119,11 +114,11 @@ async def call_tool(
 ) -> Json:
     """Call a recovery tool of a live session; the body is the tool's parameters."""
     named(token, session_id)
-    parameters, size = await _body(request, service)
-    event = ToolCall(type="tool", name=name, parameters=parameters)
-    taken = await service.live.take(session_id, [event], size, "", None)
+    body = await _body(request)
+    event = ToolCall(type="tool", name=name, parameters=await service.live.work(_parsed, body))
+    taken, response = await service.live.take(session_id, [event], len(body), _single)
     request.state.told = _told(taken)
-    return _single(taken)
+    return response
 
 
 @routes.get("/sessions/{session_id:path}/events", include_in_schema=False)
@@ -161,26 +156,33 @@ def _single(taken: Taken) -> Json:
     return Json(taken.answers[0]) if taken.refused is None else error_problem(taken.refused)
 
 
-async def _body(request: Request, service: Service) -> tuple[Any, int]:
+def _batch(taken: Taken) -> Json:
+    if taken.refused is not None:
+        return error_problem(taken.refused, event=len(taken.answers), answers=taken.answers)
+    return Json({"answers": taken.answers})
+
+
+async def _body(request: Request) -> bytes:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise HTTPException(415, "send JSON with Content-Type: application/json")
-    body = await request.body()
-    return await service.live.work(_parsed, body), len(body)
+    return await request.body()
 
 
 def _parsed(body: bytes) -> Any:
     try:
-        return json.loads(body, parse_constant=refuse_constant)
+        return parsed(body)
     except RecursionError:
         raise InvalidJson("the body is nested too deeply") from None
     except ValueError:
         raise InvalidJson("the body is not JSON") from None
 
 
-def _events(value: Any) -> list[HostEvent]:
+def _events(body: bytes) -> tuple[list[HostEvent], Callable[[Taken], Json]]:
+    """The events of a body, and how they are answered."""
+    value = _parsed(body)
     if not isinstance(value, list):
-        return [host_event(value)]
+        return [host_event(value)], _single
     if not 0 < len(value) <= BATCH:
         raise InvalidHostEvent(f"a batch has 1 to {BATCH:,} events, not {len(value):,}")
     events = []
@@ -189,4 +191,4 @@ def _events(value: Any) -> list[HostEvent]:
             events.append(host_event(one))
         except InvalidHostEvent as error:
             raise InvalidHostEvent(f"event {number}: {error}; nothing was done") from None
-    return events
+    return events, _batch

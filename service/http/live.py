@@ -81,9 +81,17 @@ class LiveSessions:
         return await to_thread.run_sync(function, *arguments, limiter=self._threads)
 
     async def take(
-        self, session_id: str, events: Sequence[HostEvent], size: int, host: str, label: str | None
-    ) -> Taken:
+        self,
+        session_id: str,
+        events: Sequence[HostEvent],
+        size: int,
+        respond: Callable[[Taken], R],
+        host: str = "",
+        label: str | None = None,
+    ) -> tuple[Taken, R]:
         """Do what events say, in order; ``size`` is what they came in, in bytes.
+
+        What comes of them is made a response in the same thread, since it may be large.
 
         Raises:
             NotLive: the session is not live here, and the first event is not its start.
@@ -93,7 +101,8 @@ class LiveSessions:
         if all(isinstance(event, ShutDown) for event in events) and session_id not in self._entries:
             # Told again, or let go meanwhile: it is closed already.
             last = await self.work(self._log.last_sequence, session_id)
-            return Taken([{"notifications": [], "status": None, "sequence": last} for _ in events])
+            taken = Taken([{"notifications": [], "status": None, "sequence": last} for _ in events])
+            return taken, respond(taken)
         async with self._using(session_id, starts=isinstance(events[0], SessionStart)) as entry:
             if entry.bytes + size > self._limits.session_bytes:
                 raise SessionTooLarge(
@@ -101,7 +110,7 @@ class LiveSessions:
                     f"{self._limits.session_bytes:,}; shut it down and start it anew with its branch"
                 )
             entry.bytes += size
-            return await self.work(self._take, session_id, entry, events, host, label)
+            return await self.work(self._take, session_id, entry, events, respond, host, label)
 
     async def statistics(self, session_id: str) -> SessionStatistics:
         """The statistics of a live session.
@@ -114,6 +123,18 @@ class LiveSessions:
             return await self.work(entry.live.session.statistics)
 
     def _take(
+        self,
+        session_id: str,
+        entry: _Entry,
+        events: Sequence[HostEvent],
+        respond: Callable[[Taken], R],
+        host: str,
+        label: str | None,
+    ) -> tuple[Taken, R]:
+        taken = self._taken(session_id, entry, events, host, label)
+        return taken, respond(taken)
+
+    def _taken(
         self, session_id: str, entry: _Entry, events: Sequence[HostEvent], host: str, label: str | None
     ) -> Taken:
         answers: list[dict[str, Any]] = []

@@ -147,6 +147,8 @@ def test_a_request_that_is_given_up_half_way(process: Process) -> None:
         b'{"type": "context", "context_window": NaN}',
         b'{"type": "context", "context_window": 1' + b"0" * 400 + b"}",
         b'{"type": "context", "usage_tokens": 1' + b"0" * 5_000 + b"}",
+        b'{"type": "context", "messages": [{"role": "user", "content": [{"type": "x", "v": -1e999}]}]}',
+        b'{"type": "append", "entries": [{"type": "message", "id": "i", "timestamp": 1e400}]}',
         b'{"type": "context", "unchanged": -1}',
         b'{"type": "context", "unchanged": true}',
         b'{"type": "context", "messages": {}}',
