@@ -154,6 +154,7 @@ def test_tools_statistics_and_refusals_cross_the_bridge() -> None:
         (b"\x00\xff\n", "INVALID_REQUEST"),
         (b"[1]", "INVALID_REQUEST"),
         (b'{"id": 1, "usage": NaN}', "INVALID_REQUEST"),
+        (b'{"id": 1, "usage": -1e999}', "INVALID_REQUEST"),
         (b"[" * 100_000, "INVALID_REQUEST"),
         (b'{"id": 1, "event": {"type": "session_start"}}', "INVALID_REQUEST"),
         (b'{"id": 1, "session": "s", "event": {"type": "append", "entries": []}}', "INVALID_HOST_EVENT"),

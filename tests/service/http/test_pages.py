@@ -207,6 +207,8 @@ def test_the_window_over_time_can_be_pointed_at(opened: Open) -> None:
     column = page.locator("svg[data-steps] a").nth(2)
     assert "tokens sent" in (column.locator("title").text_content() or "")
     assert page.locator("svg .abort").count() == 7
+    column.locator(".hit").hover()
+    expect(page.locator(".readout")).to_contain_text("Call 3:")
     column.locator(".hit").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("Call 3")
 
