@@ -190,15 +190,19 @@ class LiveSessions:
                 del self._entries[session_id]
                 self.let_go += 1
 
-    def _made(self, session_id: str) -> _Entry:
+    def let_idle_go(self, room: int = 0) -> None:
+        """Let go what was idle too long, and what was idle longest until there is room for more."""
         long_ago = monotonic() - self._limits.idle_seconds
+        surplus = len(self._entries) + room - self._limits.sessions
         idle = [known for known, entry in self._entries.items() if not entry.users]
-        spare = len(self._entries) + 1 - self._limits.sessions
         for number, known in enumerate(idle):
-            if number >= spare and self._entries[known].used_at > long_ago:
+            if number >= surplus and self._entries[known].used_at > long_ago:
                 break
             del self._entries[known]
             self.let_go += 1
+
+    def _made(self, session_id: str) -> _Entry:
+        self.let_idle_go(room=1)
         if len(self._entries) >= self._limits.sessions:
             raise TooManySessions(
                 f"this worker has {self._limits.sessions:,} live sessions, all of them in use; try again"

@@ -1,4 +1,4 @@
-"""Garbage collection of a worker with millions of objects that stay.
+"""Letting go: idle sessions, and the garbage collection of a worker with millions of objects that stay.
 
 A full collection walks all of them and stops everything meanwhile: a second or more for some hundred live
 sessions. What needs one is sessions that were let go, whose steps refer to themselves; so it comes when a
@@ -45,6 +45,7 @@ async def _keep(live: LiveSessions) -> None:
     last, let_go = clock(), live.let_go
     while True:
         await asyncio.sleep(CHECK_SECONDS)
+        live.let_idle_go()
         gone = live.let_go - let_go
         if gone > SHARE * len(live) or clock() - last > LONGEST_SECONDS:
             gc.collect()

@@ -159,6 +159,10 @@ def test_a_worker_lets_idle_sessions_go_and_keeps_within_its_memory(client: Clie
 
     assert len(live) == 2
     assert client.send("a", {"type": "context"}, status=409)["code"] == "SESSION_NOT_LIVE"
+    live._limits = LiveLimits(idle_seconds=0, session_bytes=1_000)
+    live.let_idle_go()
+    assert len(live) == 0
+    client.send("c", START)
     large = {"type": "append", "entries": [user("x" * 2_000, "1")]}
     assert client.send("c", large, status=413)["code"] == "SESSION_TOO_LARGE"
     client.send("c", {"type": "context"})
