@@ -240,7 +240,10 @@ class LiveSession:
         if event.event_id is None:
             return {**self._take(event), "sequence": self.session.sequence}
         known = self._answers.get(event.event_id)
-        digest = sha256(repr(event).encode("utf-8", "surrogatepass")).digest()
+        try:
+            digest = sha256(repr(event).encode("utf-8", "surrogatepass")).digest()
+        except RecursionError:
+            raise InvalidHostEvent("the event is nested too deeply") from None
         if known is None:
             answer = {**self._take(event), "sequence": self.session.sequence}
             self._answers[event.event_id] = digest, answer

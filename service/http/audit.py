@@ -30,7 +30,7 @@ from .models import (
     Verification,
     WhatIf,
 )
-from .problems import PROBLEMS
+from .problems import PROBLEMS, Json
 from .service import Administrator, Reader, SessionId, Worker
 
 routes = APIRouter(prefix="/v1", tags=["log"], responses=PROBLEMS)
@@ -137,20 +137,18 @@ def session_calls(
     return _calls(service.log, wanted, session_id, "")
 
 
-@routes.get("/sessions/{session_id:path}/calls/{call}")
-def postmortem(service: Worker, token: Reader, session_id: SessionId, call: str) -> dict[str, Any]:
+@routes.get("/sessions/{session_id:path}/calls/{call}", response_model=dict[str, Any])
+def postmortem(service: Worker, token: Reader, session_id: SessionId, call: str) -> Json:
     """The postmortem of a provider call, by its number or id."""
-    return postmortem_json(explained(service.log, named(token, session_id), call))
+    return Json(postmortem_json(explained(service.log, named(token, session_id), call)))
 
 
-@routes.get("/sessions/{session_id:path}/calls/{call}/compare/{other}")
-def comparison(
-    service: Worker, token: Reader, session_id: SessionId, call: str, other: str
-) -> list[dict[str, Any]]:
+@routes.get("/sessions/{session_id:path}/calls/{call}/compare/{other}", response_model=list[dict[str, Any]])
+def comparison(service: Worker, token: Reader, session_id: SessionId, call: str, other: str) -> Json:
     """Two provider calls of a session side by side, line by line."""
     named(token, session_id)
     sides = [explained(service.log, session_id, each) for each in (call, other)]
-    return [asdict(line) for line in compared(sides[0], sides[1])]
+    return Json([asdict(line) for line in compared(sides[0], sides[1])])
 
 
 @routes.get("/sessions/{session_id:path}/timeline")
@@ -163,10 +161,10 @@ def timeline(
     return EventPage(rows=[EventRecord.of(event) for event in page.rows], next=page.next)
 
 
-@routes.get("/sessions/{session_id:path}/what-if")
+@routes.get("/sessions/{session_id:path}/what-if", response_model=WhatIf)
 def what_if_session(
     service: Worker, token: Reader, session_id: SessionId, changed: Annotated[Changed, Query()]
-) -> WhatIf:
+) -> Json:
     """Every provider call of a session decided again with other settings; those that differ are listed."""
     named(token, session_id)
     found: list[dict[str, Any]] = []
@@ -180,7 +178,8 @@ def what_if_session(
                 found.append(call_json(call))
     except IncompleteLog as error:
         incomplete = str(error)
-    return WhatIf(calls=found, considered=considered, differing=differing, incomplete=incomplete)
+    told = WhatIf(calls=found, considered=considered, differing=differing, incomplete=incomplete)
+    return Json(told.model_dump())
 
 
 @routes.get("/sessions/{session_id:path}/verify")

@@ -132,7 +132,7 @@ class WhatIf(BaseModel):
 class Verification(BaseModel):
     """What was checked of a session. ``fault`` is what is wrong, at a ``sequence``."""
 
-    session_id: str
+    session_id: Text
     records: int
     unchained: int
     unchecked_seals: int

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
@@ -92,8 +94,37 @@ class Json(JSONResponse):
     """JSON in ASCII: half a character, which stored messages may hold, has no UTF-8."""
 
     def render(self, content: Any) -> bytes:
-        """The body."""
-        return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
+        """The body. Moments are in ISO 8601; infinities, which JSON does not have, are null."""
+        try:
+            return _dumped(content)
+        except ValueError:
+            return _dumped(_finite(content))
+
+
+def _dumped(content: Any) -> bytes:
+    return json.dumps(content, allow_nan=False, separators=(",", ":"), default=_plain).encode()
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case datetime():
+            return value.isoformat().replace("+00:00", "Z")
+        case bytes():
+            return value.hex()
+        case _:
+            raise TypeError(f"{type(value).__name__} is no JSON value")
+
+
+def _finite(value: Any) -> Any:
+    match value:
+        case dict():
+            return {name: _finite(each) for name, each in value.items()}
+        case list() | tuple():
+            return [_finite(each) for each in value]
+        case float():
+            return value if math.isfinite(value) else None
+        case _:
+            return value
 
 
 def problem(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hmac
 import json
 import os
+import re
 import secrets
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -18,6 +19,7 @@ from typing import Any
 from context_paging.domain.errors import ContextPagingError
 
 _MARK = "cp_"
+_HASH = re.compile("[0-9a-f]{64}")
 
 
 class Scope(StrEnum):
@@ -114,7 +116,7 @@ class TokenFile:
             return [_token(value) for value in stored["tokens"]]
         except OSError as error:
             raise InvalidTokens(f"{self.path}: {error.strerror}") from None
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise InvalidTokens(f"{self.path} is no file of tokens: {error}") from None
 
     def _write(self, tokens: list[Token]) -> None:
@@ -134,9 +136,11 @@ def _hash(secret: str) -> str:
 
 
 def _token(value: Any) -> Token:
+    if not _HASH.fullmatch(value["hash"]):
+        raise ValueError("a hash is 64 hexadecimal digits")
     return Token(
         str(value["name"]),
-        str(value["hash"]),
+        value["hash"],
         tuple(map(Scope, value["scopes"])),
         str(value.get("prefix", "")),
     )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from binascii import Error as Base64Error
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -224,5 +223,5 @@ def _place(cursor: str, order: list[Any]) -> list[Any]:
                 raise ValueError("a number out of range")
             return [number]
         return [datetime.fromisoformat(place[0]), str(place[1])]
-    except (ValueError, TypeError, OverflowError, Base64Error, UnicodeError) as error:
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:
         raise InvalidQuery(f"{cursor!r} is not the cursor of a page of this query: {error}") from None

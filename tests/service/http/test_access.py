@@ -93,7 +93,15 @@ def test_tokens_are_stored_as_hashes_and_removed_at_once(nobody: Client) -> None
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "{}", '{"tokens": [{}]}', '{"tokens": [{"name": 1, "hash": "é", "scopes": ["all"]}]}']
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"tokens": [{}]}',
+        '{"tokens": [{"name": "t", "hash": "é", "scopes": ["admin"]}]}',
+        "[" * 100_000,
+    ],
 )
 def test_a_damaged_file_of_tokens_lets_nobody_in(nobody: Client, text: str) -> None:
     client = nobody.of(Scope.ADMIN)

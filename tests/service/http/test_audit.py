@@ -18,7 +18,7 @@ from context_paging.service.session import Session
 from context_paging.service.session_file import read_session_file
 from tests.service.conftest import Shell
 
-from .conftest import Client
+from .conftest import Client, answered, user
 from .serving import serving
 
 
@@ -118,6 +118,27 @@ def test_other_settings_are_tried(filled: Client) -> None:
     everything = filled.get("/sessions/small/what-if?all_calls=true").json()
     assert (everything["differing"], len(everything["calls"])) == (0, 131)
     assert filled.get("/sessions/small/what-if?token_budget=1.0").status_code == 422
+
+
+def test_names_that_no_encoding_has_are_told(client: Client) -> None:
+    half = "x\ud83d"
+    session = Session("s", sink=client.log, host="h")
+    session.start(global_settings={"contextPaging": {"tokenBudget": 300}})
+    entries = [user("tide " * 100, half), answered("y " * 200, f"{half}2", half), user("z", "3", f"{half}2")]
+    session.append(entries)
+    session.context(context_window=float("inf"))
+    session.context()
+    client.log.flush()
+    assert half in client.get("/sessions/s/calls/2").text.encode().decode("unicode_escape", "surrogatepass")
+    for path in (
+        "/calls/1",
+        "/calls/1/compare/2",
+        "/what-if?token_budget=200&all_calls=true",
+        "/timeline",
+        "/calls",
+    ):
+        assert client.get(f"/sessions/s{path}").status_code == 200, path
+    assert client.get("/tail?after=0&follow=false").status_code == 200
 
 
 def test_a_record_that_was_altered_is_found(filled: Client) -> None:

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -164,6 +165,11 @@ def test_a_request_that_is_given_up_half_way(process: Process) -> None:
         b"[" * 100_000 + b"]" * 100_000,
         b'{"type": "append", "entries": [' + b'{"a":' * 50_000 + b"1" + b"}" * 50_000 + b"]}",
         b'{"type": "tool", "name": "search_history", "parameters": ' + b"[" * 900 + b"]" * 900 + b"}",
+        b'{"type": "context", "event_id": "d", "tools": ['
+        + b'{"a":' * 400
+        + b"1"
+        + b"}" * 400
+        + b'], "x": 1}',
         b"[" + b",".join([START] * 1_001) + b"]",
     ],
     ids=lambda body: body[:40].decode("latin-1"),
@@ -177,12 +183,13 @@ def test_bodies_that_are_no_events(process: Process, body: bytes) -> None:
 
 
 def test_deep_values_are_kept_or_refused(process: Process) -> None:
-    for depth in (100, 400, 900, 2_000, 20_000):
+    for depth in (100, 200, 250, 300, 320, 400, 900, 2_000, 20_000):
         deep = b'{"a":' * depth + b"1" + b"}" * depth
         message = b'{"role": "user", "content": [{"type": "x", "deep": ' + deep + b"}]}"
-        body = b'{"type": "context", "messages": [' + message + b"]}"
-        status, answer = process.ask("POST", events(), body)
-        assert status in (200, 400, 409, 422), answer
+        for named in (b"", b'"event_id": "d%d", ' % depth):
+            body = b"{" + named + b'"type": "context", "messages": [' + message + b"]}"
+            status, answer = process.ask("POST", events(), body)
+            assert status in (200, 400, 409, 422), answer
     process.check()
 
 
@@ -215,6 +222,8 @@ def test_tokens_that_are_forged(process: Process) -> None:
         f"/{SECRET}?{SECRET}={SECRET}",
         "/v1/tail?after=99999999999999999999&session=%00",
         "/v1/calls?cursor=%00&limit=0",
+        "/v1/calls?cursor=" + b64encode(b"[" * 740).decode(),
+        "/sessions/mine%2F1/timeline?cursor=" + b64encode(b"[" * 5_000).decode(),
         "/sessions/mine%2F1?cursor=AAAA",
         "/sessions/mine%2F1/calls/99999999999999999999999",
         "/sessions/mine%2F1/compare?first=1",
