@@ -208,6 +208,23 @@ def _finite(text: str) -> float:
     return number
 
 
+def kept_characters(event: HostEvent) -> int:
+    """How much of an event a live session keeps, in characters of its text, about."""
+    match event:
+        case Append():
+            kept: Any = event.entries
+        case Context():
+            kept = event.messages
+        case TurnEnd():
+            kept = event.response
+        case _:
+            return 0
+    try:
+        return 0 if kept is None else len(repr(kept))
+    except RecursionError:
+        raise InvalidHostEvent("the event is nested too deeply") from None
+
+
 def event_schema(ref_template: str) -> dict[str, Any]:
     """The JSON Schema of a host event; what it refers to by the template is under ``$defs``."""
     schema: dict[str, Any] = _adapter().json_schema(ref_template=ref_template)
@@ -225,7 +242,26 @@ class LiveSession:
     def __init__(self, session: Session) -> None:
         self.session = session
         self._outgoing: list[Any] = []
+        self._stored_characters = self._outgoing_characters = 0
         self._answers: OrderedDict[str, tuple[bytes, dict[str, Any]]] = OrderedDict()
+
+    def characters_with(self, event: HostEvent) -> int:
+        """How much the session would keep with an event, in characters, about.
+
+        Raises:
+            InvalidHostEvent: it is nested too deeply.
+        """
+        stored, outgoing = self._characters_after(event)
+        return stored + outgoing
+
+    def _characters_after(self, event: HostEvent) -> tuple[int, int]:
+        stored, outgoing = self._stored_characters, self._outgoing_characters
+        if isinstance(event, Context):
+            if event.messages is not None:
+                outgoing = kept_characters(event) + (outgoing if event.unchanged else 0)
+        else:
+            stored += kept_characters(event)
+        return stored, outgoing
 
     def take(self, event: HostEvent) -> dict[str, Any]:
         """Do what an event says, and answer with JSON values.
@@ -257,6 +293,12 @@ class LiveSession:
         return known[1]
 
     def _take(self, event: HostEvent) -> dict[str, Any]:
+        after = self._characters_after(event)
+        answer = self._done(event)
+        self._stored_characters, self._outgoing_characters = after
+        return answer
+
+    def _done(self, event: HostEvent) -> dict[str, Any]:
         session = self.session
         match event:
             case SessionStart():

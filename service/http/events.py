@@ -97,7 +97,7 @@ async def take_events(
     named(token, session_id)
     body = await _body(request)
     events, respond = await service.live.work(_events, body)
-    taken, response = await service.live.take(session_id, events, len(body), respond, host, label)
+    taken, response = await service.live.take(session_id, events, respond, host, label)
     request.state.told = _told(taken)
     return response
 
@@ -116,7 +116,7 @@ async def call_tool(
     named(token, session_id)
     body = await _body(request)
     event = ToolCall(type="tool", name=name, parameters=await service.live.work(_parsed, body))
-    taken, response = await service.live.take(session_id, [event], len(body), _single)
+    taken, response = await service.live.take(session_id, [event], _single)
     request.state.told = _told(taken)
     return response
 

@@ -33,12 +33,12 @@ class LiveLimits:
     Attributes:
         sessions: so many live ones; the one idle longest is let go for another.
         idle_seconds: a session that nobody used for so long is let go.
-        session_bytes: what one session may have been sent.
+        session_characters: of entries and messages in one session, as JSON, about.
     """
 
     sessions: int = 10_000
     idle_seconds: float = 4 * 3600.0
-    session_bytes: int = 512 * 2**20
+    session_characters: int = 512 * 2**20
 
 
 @dataclass
@@ -47,7 +47,6 @@ class _Entry:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     users: int = 0
     used_at: float = 0.0
-    bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,18 +83,16 @@ class LiveSessions:
         self,
         session_id: str,
         events: Sequence[HostEvent],
-        size: int,
         respond: Callable[[Taken], R],
         host: str = "",
         label: str | None = None,
     ) -> tuple[Taken, R]:
-        """Do what events say, in order; ``size`` is what they came in, in bytes.
+        """Do what events say, in order.
 
         What comes of them is made a response in the same thread, since it may be large.
 
         Raises:
             NotLive: the session is not live here, and the first event is not its start.
-            SessionTooLarge: the session was sent as much as it may hold.
             TooManySessions: another session cannot become live.
         """
         if all(isinstance(event, ShutDown) for event in events) and session_id not in self._entries:
@@ -104,12 +101,6 @@ class LiveSessions:
             taken = Taken([{"notifications": [], "status": None, "sequence": last} for _ in events])
             return taken, respond(taken)
         async with self._using(session_id, starts=isinstance(events[0], SessionStart)) as entry:
-            if entry.bytes + size > self._limits.session_bytes:
-                raise SessionTooLarge(
-                    f"the session was sent {entry.bytes:,} bytes and may hold "
-                    f"{self._limits.session_bytes:,}; shut it down and start it anew with its branch"
-                )
-            entry.bytes += size
             return await self.work(self._take, session_id, entry, events, respond, host, label)
 
     async def statistics(self, session_id: str) -> SessionStatistics:
@@ -142,6 +133,7 @@ class LiveSessions:
             try:
                 if entry.live is None:
                     entry.live = self._begin(session_id, event, host, label)
+                self._check_size(entry.live, event)
                 answers.append(entry.live.take(event))
             except SessionConflict as error:
                 # The session goes on elsewhere; here it has to start anew.
@@ -151,8 +143,15 @@ class LiveSessions:
                 return Taken(answers, error)
             if isinstance(event, ShutDown):
                 entry.live = None
-                entry.bytes = 0
         return Taken(answers)
+
+    def _check_size(self, live: LiveSession, event: HostEvent) -> None:
+        most = self._limits.session_characters
+        if live.characters_with(event) > most:
+            raise SessionTooLarge(
+                f"the session would hold more than {most:,} characters of entries and messages; shut it down "
+                "and start it anew with the entries of its branch"
+            )
 
     def _begin(self, session_id: str, event: HostEvent, host: str, label: str | None) -> LiveSession:
         if not isinstance(event, SessionStart):

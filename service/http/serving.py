@@ -7,6 +7,7 @@ import json
 import logging
 import signal
 import socket
+import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from types import FrameType
@@ -24,6 +25,7 @@ KEEP_ALIVE_SECONDS = 75
 """How long a connection may wait for its next request: longer than a proxy keeps it."""
 CONNECTIONS = 2_000
 GRACE_SECONDS = 20
+SWITCH_SECONDS = 0.001
 
 
 class _Patient(H11Protocol):
@@ -106,6 +108,8 @@ def listen(host: str, port: int) -> socket.socket:
 
 def run(app: FastAPI, listener: socket.socket, trusted_proxies: Sequence[str] = ()) -> None:
     """Serve until SIGTERM or SIGINT; requests under way are answered first."""
+    # Beside threads that compute, the event loop must not wait long for each of its turns.
+    sys.setswitchinterval(SWITCH_SECONDS)
     _Server(configured(app, trusted_proxies), app.state.service).run(sockets=[listener])
 
 

@@ -153,16 +153,33 @@ def test_half_characters_come_back_as_they_were_sent(client: Client) -> None:
 
 def test_a_worker_lets_idle_sessions_go_and_keeps_within_its_memory(client: Client) -> None:
     live = client.http.app.state.service.live  # type: ignore[attr-defined]
-    live._limits = LiveLimits(sessions=2, session_bytes=1_000)
+    live._limits = LiveLimits(sessions=2, session_characters=1_000)
     for session in ("a", "b", "c"):
         client.send(session, START)
 
     assert len(live) == 2
     assert client.send("a", {"type": "context"}, status=409)["code"] == "SESSION_NOT_LIVE"
-    live._limits = LiveLimits(idle_seconds=0, session_bytes=1_000)
+    live._limits = LiveLimits(idle_seconds=0, session_characters=1_000)
     live.let_idle_go()
     assert len(live) == 0
     client.send("c", START)
     large = {"type": "append", "entries": [user("x" * 2_000, "1")]}
     assert client.send("c", large, status=413)["code"] == "SESSION_TOO_LARGE"
     client.send("c", {"type": "context"})
+
+
+def test_what_a_session_does_not_keep_does_not_fill_it(client: Client) -> None:
+    live = client.http.app.state.service.live  # type: ignore[attr-defined]
+    live._limits = LiveLimits(session_characters=2_000)
+    client.send("s", START)
+    whole = {
+        "type": "context",
+        "messages": [{"role": "user", "content": "x" * 1_500}],
+        "system_prompt": "y" * 9_000,
+    }
+    more = {"type": "context", "unchanged": 1, "messages": [{"role": "user", "content": "x" * 200}]}
+    for _ in range(5):
+        client.send("s", whole)
+        client.send("s", more)
+    assert client.send("s", {**more, "unchanged": 2}, more, status=413)["event"] == 1
+    client.send("s", whole)
