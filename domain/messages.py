@@ -114,7 +114,8 @@ def digest(message: Message, estimator: TokenEstimator) -> MessageRef:
     timestamp = message.get("timestamp")
     fingerprint = sha256(canonical(message).encode()).digest()
     tokens = estimator.message_tokens(message)
-    stamp = timestamp if isinstance(timestamp, int | float | str) else None
+    known = isinstance(timestamp, int | float | str) and not isinstance(timestamp, bool)
+    stamp = timestamp if known else None
     if role == "assistant":
         return MessageRef(
             role,

@@ -52,7 +52,7 @@ def print_postmortem(console: Console, postmortem: Postmortem) -> None:
         _print_largest(console, postmortem)
     saved = savings_lines(postmortem.saved)
     if saved:
-        console.print("Any of these would have let it through", style="italic")
+        console.print("Any of these, at this call, would have let it through", style="italic")
         for line in saved:
             console.print(f"  {line}", markup=False)
         console.print()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from types import TracebackType
 from typing import Any, Self
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 import httpx2
 
@@ -15,6 +16,7 @@ from context_paging.domain.recovery.errors import RecoveryErrorCode, RecoveryRef
 from .replies import ToolReply
 
 SECONDS = 60.0
+_TOKEN = re.compile(r"[\x21-\x7e]+")
 
 
 class RemoteSessionError(ContextPagingError):
@@ -31,7 +33,14 @@ class RemoteSession:
     """
 
     def __init__(self, url: str, token: str | None) -> None:
-        parts = urlsplit(url)
+        try:
+            parts = urlsplit(url)
+        except ValueError as error:
+            raise RemoteSessionError(f"{url!r} is no URL: {error}") from None
+        if token is not None and not _TOKEN.fullmatch(token):
+            raise RemoteSessionError(
+                "CONTEXT_PAGING_TOKEN holds no token: one is of printable ASCII characters"
+            )
         if parts.scheme not in ("http", "https") or not parts.hostname or "/sessions/" not in parts.path:
             raise RemoteSessionError(f"{url!r} is no session; write http://HOST:PORT/v1/sessions/ID")
         if parts.query or parts.fragment or parts.username:
@@ -61,8 +70,8 @@ class RemoteSession:
         """
         try:
             answer = self._client.post(
-                f"{self._url}/tools/{quote(name, safe='')}",
-                content=json.dumps(parameters).encode(),
+                f"{self._url}/events",
+                content=json.dumps({"type": "tool", "name": name, "parameters": parameters}).encode(),
                 headers={"Content-Type": "application/json"},
             )
             told = answer.json()

@@ -52,10 +52,12 @@ class WindowHistory:
     """Folds a session's events, from the first one on; more may be taken as they come.
 
     Attributes:
+        began_at: when the session began, as the log says.
         sequence: of the last event taken.
         incomplete: events are missing, so that resets and histories are not told from there on.
     """
 
+    began_at: datetime | None = None
     points: list[CallPoint] = field(default_factory=list)
     resets: list[Reset] = field(default_factory=list)
     sequence: int = 0

@@ -18,13 +18,14 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from context_paging.domain.errors import ContextPagingError
 from context_paging.domain.events import ContextAborted
+from context_paging.domain.recovery.errors import RecoveryRefused
 
 from .replies import ContextReply, Reply, ToolReply
 from .session import Session
 from .session_file import refuse_constant
 
 Object = dict[str, Any]
-REMEMBERED_ANSWERS = 256
+REMEMBERED_ANSWERS = 2_048
 """How many answers a live session keeps for events that come again."""
 
 
@@ -236,14 +237,62 @@ def _adapter() -> TypeAdapter[Any]:
     return TypeAdapter(Annotated[HostEvent, Field(discriminator="type")])
 
 
-class LiveSession:
-    """A session that is fed host events."""
+Answered = dict[str, Any] | RecoveryRefused
 
-    def __init__(self, session: Session) -> None:
+
+def digest_of(event: HostEvent) -> bytes:
+    """What tells an event from another one with its id; empty if it has none.
+
+    Raises:
+        InvalidHostEvent: it is nested too deeply.
+    """
+    if event.event_id is None:
+        return b""
+    try:
+        return sha256(repr(event).encode("utf-8", "surrogatepass")).digest()
+    except RecursionError:
+        raise InvalidHostEvent("the event is nested too deeply") from None
+
+
+class Answers:
+    """The newest answers to a session's events with ids."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[str, tuple[bytes, Answered]] = OrderedDict()
+
+    def find(self, event: HostEvent) -> tuple[bytes, Answered | None]:
+        """The digest of an event, and what it was answered with, if it comes again.
+
+        Raises:
+            EventIdReused: another event had its id.
+            InvalidHostEvent: it is nested too deeply.
+        """
+        digest = digest_of(event)
+        known = self._known.get(event.event_id) if event.event_id is not None else None
+        if known is not None and known[0] != digest:
+            raise EventIdReused(
+                f"the session took another event with the id {event.event_id!r}; give every event its own"
+            )
+        return digest, None if known is None else known[1]
+
+    def remember(self, event: HostEvent, digest: bytes, answered: Answered) -> None:
+        """Keep an answer, if its event has an id."""
+        if event.event_id is None:
+            return
+        self._known[event.event_id] = digest, answered
+        self._known.move_to_end(event.event_id)
+        if len(self._known) > REMEMBERED_ANSWERS:
+            self._known.popitem(last=False)
+
+
+class LiveSession:
+    """A session that is fed host events. ``answers`` are those of its earlier lives."""
+
+    def __init__(self, session: Session, answers: Answers | None = None) -> None:
         self.session = session
+        self.answers = Answers() if answers is None else answers
         self._outgoing: list[Any] = []
         self._stored_characters = self._outgoing_characters = 0
-        self._answers: OrderedDict[str, tuple[bytes, dict[str, Any]]] = OrderedDict()
 
     def characters_with(self, event: HostEvent) -> int:
         """How much the session would keep with an event, in characters, about.
@@ -273,24 +322,24 @@ class LiveSession:
             ContextPagingError: what is wrong with the event; nothing has changed but the entries before the
                 wrong one of an ``append``.
         """
-        if event.event_id is None:
-            return {**self._take(event), "sequence": self.session.sequence}
-        known = self._answers.get(event.event_id)
+        digest, known = self.answers.find(event)
+        if isinstance(known, RecoveryRefused):
+            raise known
+        return self._do(event, digest) if known is None else known
+
+    def begin(self, event: SessionStart) -> dict[str, Any]:
+        """Take the event that makes the session live, whether it was answered in an earlier life or not."""
+        return self._do(event, digest_of(event))
+
+    def _do(self, event: HostEvent, digest: bytes) -> dict[str, Any]:
         try:
-            digest = sha256(repr(event).encode("utf-8", "surrogatepass")).digest()
-        except RecursionError:
-            raise InvalidHostEvent("the event is nested too deeply") from None
-        if known is None:
             answer = {**self._take(event), "sequence": self.session.sequence}
-            self._answers[event.event_id] = digest, answer
-            if len(self._answers) > REMEMBERED_ANSWERS:
-                self._answers.popitem(last=False)
-            return answer
-        if known[0] != digest:
-            raise EventIdReused(
-                f"the session took another event with the id {event.event_id!r}; give every event its own"
-            )
-        return known[1]
+        except RecoveryRefused as refused:
+            # It is in the log, as an answer is.
+            self.answers.remember(event, digest, refused)
+            raise
+        self.answers.remember(event, digest, answer)
+        return answer
 
     def _take(self, event: HostEvent) -> dict[str, Any]:
         after = self._characters_after(event)

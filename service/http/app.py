@@ -98,18 +98,19 @@ def _add_operations(app: FastAPI, service: Service, metrics: Metrics) -> None:
         return Json({"status": "alive"})
 
     @app.get("/readyz", include_in_schema=False)
-    def ready() -> Json:
+    async def ready() -> Json:
         if service.stopping.is_set():
             return problem(503, "STOPPING", "this worker is shutting down")
         try:
-            service.log.last_position()
+            await service.live.work(service.log.last_position)
         except LogUnavailable as error:
             return problem(503, error.code, "the log cannot be read")
         return Json({"status": "ready", "live_sessions": len(service.live)})
 
     @app.get("/metrics", include_in_schema=False)
-    def measured(request: Request) -> Response:
-        del request
+    async def measured(request: Request) -> Response:
+        if not service.access.asks:
+            service.access.token_of(request)
         return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
 

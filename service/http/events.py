@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import Annotated, Any
@@ -23,6 +24,9 @@ BATCH = 1_000
 EVENT_SCHEMA: dict[str, Any] = event_schema("#/components/schemas/{model}")
 """The JSON Schema of a host event, and of all that it refers to under ``$defs``."""
 _EVENT = {key: value for key, value in EVENT_SCHEMA.items() if key != "$defs"}
+_RESERVED = re.compile(
+    r"/(calls(/[^/]*(/compare/[^/]*)?)?|compare|events|statistics|timeline|tools/[^/]*|verify|what-if)\Z"
+)
 routes = APIRouter(prefix="/v1", tags=["sessions"], responses=PROBLEMS)
 HostName = Annotated[
     str,
@@ -94,7 +98,8 @@ async def take_events(
     A batch with an event that is none is refused whole. One that is refused for what it says ends the batch:
     the problem has its position and the answers before it.
     """
-    named(token, session_id)
+    if _RESERVED.search(named(token, session_id)):
+        raise HTTPException(422, "over HTTP the id of a session may not end as the routes below it do")
     body = await _body(request)
     events, respond = await service.live.work(_events, body)
     taken, response = await service.live.take(session_id, events, respond, host, label)

@@ -18,12 +18,15 @@ from context_paging.domain.stats import SessionStatistics
 from ..log import EventLog, SessionConflict
 from ..session import Session
 from ..telemetry import SILENT, Telemetry
-from ..wire import HostEvent, LiveSession, SessionStart, ShutDown
+from ..wire import Answers, HostEvent, LiveSession, SessionStart, ShutDown
 from .problems import NotLive, SessionTooLarge, TooManySessions
 
 R = TypeVar("R")
 THREADS = 4
 """Events that are worked on at once; more of them only wait for each other."""
+
+CLOSED = 200
+"""Of how many sessions that are not live any more the answers are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,7 @@ class LiveLimits:
 class _Entry:
     live: LiveSession | None = None
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    answers: Answers = field(default_factory=Answers)
     users: int = 0
     used_at: float = 0.0
 
@@ -69,6 +73,7 @@ class LiveSessions:
         self._limits = limits
         self._telemetry = telemetry
         self._entries: OrderedDict[str, _Entry] = OrderedDict()
+        self._closed: OrderedDict[str, Answers] = OrderedDict()
         self._threads = CapacityLimiter(THREADS)
         self.let_go = 0
 
@@ -95,11 +100,10 @@ class LiveSessions:
             NotLive: the session is not live here, and the first event is not its start.
             TooManySessions: another session cannot become live.
         """
-        if all(isinstance(event, ShutDown) for event in events) and session_id not in self._entries:
-            # Told again, or let go meanwhile: it is closed already.
-            last = await self.work(self._log.last_sequence, session_id)
-            taken = Taken([{"notifications": [], "status": None, "sequence": last} for _ in events])
-            return taken, respond(taken)
+        if session_id not in self._entries and session_id in self._closed:
+            told = _told_again(self._closed[session_id], events)
+            if told is not None:
+                return told, respond(told)
         async with self._using(session_id, starts=isinstance(events[0], SessionStart)) as entry:
             return await self.work(self._take, session_id, entry, events, respond, host, label)
 
@@ -132,7 +136,11 @@ class LiveSessions:
         for event in events:
             try:
                 if entry.live is None:
-                    entry.live = self._begin(session_id, event, host, label)
+                    if not isinstance(event, SessionStart):
+                        raise not_live(session_id)
+                    entry.live = self._begun(session_id, entry.answers, host, label)
+                    answers.append(entry.live.begin(event))
+                    continue
                 self._check_size(entry.live, event)
                 answers.append(entry.live.take(event))
             except SessionConflict as error:
@@ -153,19 +161,12 @@ class LiveSessions:
                 "and start it anew with the entries of its branch"
             )
 
-    def _begin(self, session_id: str, event: HostEvent, host: str, label: str | None) -> LiveSession:
-        if not isinstance(event, SessionStart):
-            raise not_live(session_id)
-        return LiveSession(
-            Session(
-                session_id,
-                sink=self._log,
-                host=host,
-                label=label,
-                sequence=self._log.last_sequence(session_id),
-                telemetry=self._telemetry,
-            )
+    def _begun(self, session_id: str, answers: Answers, host: str, label: str | None) -> LiveSession:
+        sequence = self._log.last_sequence(session_id)
+        session = Session(
+            session_id, sink=self._log, host=host, label=label, sequence=sequence, telemetry=self._telemetry
         )
+        return LiveSession(session, answers)
 
     @asynccontextmanager
     async def _using(self, session_id: str, *, starts: bool) -> AsyncIterator[_Entry]:
@@ -186,8 +187,7 @@ class LiveSessions:
             if entry.live is not None:
                 self._entries.move_to_end(session_id)
             elif not entry.users:
-                del self._entries[session_id]
-                self.let_go += 1
+                self._close(session_id)
 
     def let_idle_go(self, room: int = 0) -> None:
         """Let go what was idle too long, and what was idle longest until there is room for more."""
@@ -197,8 +197,14 @@ class LiveSessions:
         for number, known in enumerate(idle):
             if number >= surplus and self._entries[known].used_at > long_ago:
                 break
-            del self._entries[known]
-            self.let_go += 1
+            self._close(known)
+
+    def _close(self, session_id: str) -> None:
+        # What was answered stays known for a while: the host may not have heard.
+        self._closed[session_id] = self._entries.pop(session_id).answers
+        if len(self._closed) > CLOSED:
+            self._closed.popitem(last=False)
+        self.let_go += 1
 
     def _made(self, session_id: str) -> _Entry:
         self.let_idle_go(room=1)
@@ -206,8 +212,25 @@ class LiveSessions:
             raise TooManySessions(
                 f"this worker has {self._limits.sessions:,} live sessions, all of them in use; try again"
             )
-        entry = self._entries[session_id] = _Entry(used_at=monotonic())
+        answers = self._closed.pop(session_id, None) or Answers()
+        entry = self._entries[session_id] = _Entry(answers=answers, used_at=monotonic())
         return entry
+
+
+def _told_again(answers: Answers, events: Sequence[HostEvent]) -> Taken | None:
+    """What events of a session that is closed were answered with, if all of them come again."""
+    told: list[dict[str, Any]] = []
+    for event in events:
+        try:
+            _, known = answers.find(event)
+        except ContextPagingError as error:
+            return Taken(told, error)
+        if known is None:
+            return None
+        if not isinstance(known, dict):
+            return Taken(told, known)
+        told.append(known)
+    return Taken(told)
 
 
 def not_live(session_id: str) -> NotLive:

@@ -16,8 +16,10 @@ from starlette.exceptions import HTTPException
 
 from context_paging.domain.errors import ContextPagingError
 
+from ..telemetry import logger
 from ..wire import error_answer
 
+_log = logger(__name__)
 MEDIA_TYPE = "application/problem+json"
 _STATUS = {
     "UNKNOWN_SESSION": 404,
@@ -35,6 +37,11 @@ _STATUS = {
     "INVALID_TOKENS": 503,
 }
 """Statuses of codes; any other error of this package is the client's: 422."""
+_OURS = {
+    "LOG_UNAVAILABLE": "the log cannot be used now; send this again later",
+    "INVALID_TOKENS": "the service cannot read its tokens; its operator has to mend their file",
+}
+"""What clients are told of the operator's troubles, which name files and servers."""
 _CODES = {
     400: "INVALID_REQUEST",
     401: "UNKNOWN_TOKEN",
@@ -139,7 +146,10 @@ def problem(
 def error_problem(error: ContextPagingError, **more: Any) -> Json:
     """An error of this package as a response."""
     told = error_answer(error)
-    return problem(_STATUS.get(error.code, 422), told["code"], told["message"], **more)
+    detail = _OURS.get(error.code)
+    if detail is not None:
+        _log.warning(detail, code=error.code, reason=str(error))
+    return problem(_STATUS.get(error.code, 422), told["code"], detail or told["message"], **more)
 
 
 def add_handlers(app: FastAPI, page: ErrorPage) -> None:

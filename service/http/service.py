@@ -34,6 +34,11 @@ def service_of(request: Request) -> Service:
     return service
 
 
+async def this_worker(request: Request) -> Service:
+    """The same as a dependency: one that is no coroutine would wait for a thread."""
+    return service_of(request)
+
+
 async def may_write(request: Request, _: Annotated[object, Security(_bearer)]) -> Token:
     """A token that may feed sessions."""
     return service_of(request).access.allowed(request, Scope.WRITE)
@@ -49,7 +54,7 @@ async def may_administrate(request: Request, _: Annotated[object, Security(_bear
     return service_of(request).access.allowed(request, Scope.ADMIN)
 
 
-Worker = Annotated[Service, Depends(service_of)]
+Worker = Annotated[Service, Depends(this_worker)]
 Writer = Annotated[Token, Depends(may_write)]
 Reader = Annotated[Token, Depends(may_read)]
 Administrator = Annotated[Token, Depends(may_administrate)]

@@ -140,6 +140,8 @@ def log_to_stderr(level: str) -> None:
     root.setLevel(level.upper())
     # It tells how it sets itself up.
     logging.getLogger("alembic").setLevel(logging.WARNING)
+    # It quotes headers that it cannot read.
+    logging.getLogger("opentelemetry").setLevel(logging.ERROR)
 
 
 class _JsonLines(logging.Formatter):

@@ -110,7 +110,8 @@ async def tail(
                 found, place = await run_in_threadpool(service.log.read_on, start, AT_ONCE)
             except LogUnavailable:
                 if not follow:
-                    return
+                    # A stream that ends well would look complete.
+                    raise
                 # A reader that is told so would not come back by itself.
                 await asyncio.sleep(AWAY_SECONDS)
                 continue

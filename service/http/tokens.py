@@ -5,11 +5,14 @@ A token has 256 random bits, so that a plain SHA-256 of it cannot be searched fo
 
 from __future__ import annotations
 
+import fcntl
 import hmac
 import json
 import os
 import re
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from hashlib import sha256
@@ -89,7 +92,10 @@ class TokenFile:
         Raises:
             InvalidTokens: the name is taken, or the file cannot be written.
         """
-        known = self.tokens()
+        with self._changing() as known:
+            return self._added(known, name, scopes, prefix)
+
+    def _added(self, known: list[Token], name: str, scopes: tuple[Scope, ...], prefix: str) -> str:
         if not name or any(token.name == name for token in known):
             raise InvalidTokens(
                 f"{name!r} is taken or empty; give the token another name, or remove that one"
@@ -104,11 +110,26 @@ class TokenFile:
         Raises:
             InvalidTokens: there is none of this name, or the file cannot be written.
         """
-        known = self.tokens()
-        left = [token for token in known if token.name != name]
-        if len(left) == len(known):
-            raise InvalidTokens(f"there is no token {name!r} in {self.path}")
-        self._write(left)
+        with self._changing() as known:
+            left = [token for token in known if token.name != name]
+            if len(left) == len(known):
+                raise InvalidTokens(f"there is no token {name!r} in {self.path}")
+            self._write(left)
+
+    @contextmanager
+    def _changing(self) -> Iterator[list[Token]]:
+        """What the file holds, until the end of the block changed by nobody else."""
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            lock = os.open(self.path.with_name(f".{self.path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise InvalidTokens(f"{self.path} cannot be written: {error.strerror}") from None
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            self._stamp = object()
+            yield self.tokens()
+        finally:
+            os.close(lock)
 
     def _read(self) -> list[Token]:
         try:
@@ -121,10 +142,9 @@ class TokenFile:
 
     def _write(self, tokens: list[Token]) -> None:
         text = json.dumps({"tokens": [asdict(token) for token in tokens]}, indent=2) + "\n"
-        temporary = self.path.with_name(self.path.name + ".new")
+        temporary = self.path.with_name(f".{self.path.name}.{secrets.token_hex(8)}")
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
                 file.write(text)
             temporary.replace(self.path)
         except OSError as error:

@@ -10,7 +10,7 @@ import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
 
 from sqlalchemy import ColumnElement, Row, Select, and_, func, or_, select
@@ -222,6 +222,9 @@ def _place(cursor: str, order: list[Any]) -> list[Any]:
             if abs(number) >= 2**63:
                 raise ValueError("a number out of range")
             return [number]
-        return [datetime.fromisoformat(place[0]), str(place[1])]
+        moment = datetime.fromisoformat(place[0])
+        if moment.tzinfo is None:
+            raise ValueError("a time without a zone")
+        return [moment.astimezone(UTC), str(place[1])]
     except (ValueError, TypeError, OverflowError, RecursionError) as error:
         raise InvalidQuery(f"{cursor!r} is not the cursor of a page of this query: {error}") from None

@@ -59,7 +59,8 @@ def error_page(request: Request, problem: Json) -> Response:
     if request.url.path.startswith(NO_PAGES):
         return problem
     if problem.status_code == 401:
-        target = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+        query = request.scope["query_string"].decode("latin-1")
+        target = request.scope["raw_path"].decode("latin-1") + (f"?{query}" if query else "")
         return RedirectResponse(f"/login?{urlencode({'next': target})}", 303)
     told = json.loads(bytes(problem.body))
     service = service_of(request)

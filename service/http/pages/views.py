@@ -29,12 +29,13 @@ class Histories:
 
     def of(self, session_id: str) -> WindowHistory:
         """A session's history up to now."""
-        last = self._log.session(session_id).last_sequence
+        session = self._log.session(session_id)
+        last = session.last_sequence
         with self._lock:
             found = self._known.pop(session_id, None)
-            # One that is beyond the log was retired and began anew.
-            if found is None or found[1].sequence > last:
-                found = threading.Lock(), WindowHistory()
+            # A session that was retired may have begun anew with its id.
+            if found is None or found[1].sequence > last or found[1].began_at != session.started_at:
+                found = threading.Lock(), WindowHistory(session.started_at)
             lock, history = found
             self._known[session_id] = lock, history
             while len(self._known) > 1 and (

@@ -82,6 +82,8 @@ def test_an_event_that_comes_again_is_answered_again_and_not_done_again(client: 
     assert client.send("s", {"type": "shut_down", "event_id": "e2"})["sequence"] == 6
     # The answer is lost, so it is told again: the session is closed, and stays so.
     assert client.send("s", {"type": "shut_down", "event_id": "e2"})["sequence"] == 6
+    assert client.send("s", event) == first
+    assert client.send("s", {"type": "shut_down"}, status=409)["code"] == "SESSION_NOT_LIVE"
 
 
 def test_only_new_messages_travel(client: Client) -> None:
@@ -134,10 +136,10 @@ def test_the_recovery_tools_and_statistics_of_a_session(client: Client) -> None:
 
 
 def test_ids_may_hold_what_urls_escape(client: Client) -> None:
-    for session in ("team%2Fchat%201", "%E2%9C%93", "a%3Fb%23c", "calls", "x/calls/y"):
+    for session in ("team%2Fchat%201", "%E2%9C%93", "a%3Fb%23c", "calls", "x/y/z"):
         client.send(session, START)
     ids = {session.session_id for session in client.log.sessions()}
-    assert ids == {"team/chat 1", "✓", "a?b#c", "calls", "x/calls/y"}
+    assert ids == {"team/chat 1", "✓", "a?b#c", "calls", "x/y/z"}
     assert client.get("/sessions/team%2Fchat%201").json()["session_id"] == "team/chat 1"
     assert client.get("/sessions/team/chat 1/timeline").json()["rows"][0]["type"] == "session-started"
 
@@ -183,3 +185,53 @@ def test_what_a_session_does_not_keep_does_not_fill_it(client: Client) -> None:
         client.send("s", more)
     assert client.send("s", {**more, "unchanged": 2}, more, status=413)["event"] == 1
     client.send("s", whole)
+
+
+def test_a_whole_life_that_comes_again_is_not_lived_again(client: Client) -> None:
+    events = [{**START, "event_id": "start"}]
+    for number in range(330):
+        entry = user("hi", f"{number}", f"{number - 1}" if number else None)
+        events.append({"type": "append", "entries": [entry], "event_id": f"a{number}"})
+        events.append({"type": "context", "event_id": f"c{number}"})
+    events.append(
+        {"type": "tool", "name": "browse_history", "parameters": {"direction": "backward"}, "event_id": "t"}
+    )
+    events.append({"type": "shut_down", "event_id": "end"})
+    first = client.send("s", *events)
+    logged = client.log.last_sequence("s")
+
+    assert client.send("s", *events) == first
+    assert client.log.last_sequence("s") == logged
+    # A new life knows what was answered in the one before.
+    client.send("s", {**START, "event_id": "again"})
+    assert client.send("s", events[2]) == first["answers"][2]
+    assert client.log.last_sequence("s") == logged + 2
+    # Its own start came again, while it is live and when it was let go.
+    assert client.send("s", {**START, "event_id": "again"})["sequence"] == logged + 2
+
+
+def test_a_refusal_that_is_in_the_log_is_told_again(client: Client) -> None:
+    client.send("s", START)
+    call = {"type": "tool", "name": "load_history", "parameters": {"historyIds": ["nope"]}, "event_id": "t"}
+    refused = [client.send("s", call, status=422) for _ in range(3)]
+    assert refused[0] == refused[1] == refused[2]
+    assert [event.type for event in client.log.events("s")].count("recovery-tool-rejected") == 1
+    other = {**call, "parameters": {"historyIds": ["other"]}}
+    assert client.send("s", other, status=409)["code"] == "EVENT_ID_REUSED"
+
+
+def test_ids_that_urls_could_not_tell_from_routes_are_refused(client: Client) -> None:
+    for ending in ("calls", "calls/1", "timeline", "verify", "what-if", "compare", "statistics", "tools/x"):
+        answer = client.post(f"/sessions/x%2F{ending.replace('/', '%2F')}/events", START)
+        assert answer.status_code == 422
+    assert client.log.sessions() == []
+
+
+def test_what_was_sent_can_be_read_back_whatever_it_was(client: Client) -> None:
+    message = {"role": "user", "content": "x", "timestamp": True}
+    entry = {"type": "message", "id": "1", "parentId": None, "timestamp": False, "message": message}
+    response = {"role": "assistant", "content": [], "stopReason": "stop", "timestamp": True}
+    turn = {"type": "turn_end", "response": response}
+    client.send("s", START, {"type": "append", "entries": [entry]}, {"type": "context"}, turn)
+    assert client.get("/sessions/s/calls/1").status_code == 200
+    assert client.log.rebuild() == 1
