@@ -32,7 +32,7 @@ from .state import SessionState
 from .what_if import IncompleteLog
 
 Outcome = ContextSelected | ContextAborted | ContextBypassed
-_UNGROUPED = (Rule.INVALID_LIMITS, Rule.STRUCTURE)
+_UNGROUPED = (Rule.INVALID_LIMITS, Rule.STRUCTURE, Rule.RESIDENT_OVER_BUDGET)
 """Rules that fire before a request is grouped into units."""
 
 
@@ -45,6 +45,7 @@ class Fate(StrEnum):
     PROTECTED = "protected"
     REFERENCED = "sent as references"
     REQUEST = "always sent"
+    NOT_REACHED = "not decided"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +55,9 @@ class WindowPart:
     Attributes:
         kind: ``prefix``, ``completedTurn`` or ``partialTurn`` for units; ``request`` and ``trailing``.
         first, last: positions of its messages in the request, of which there are ``messages``.
-        tokens: estimate of all of it, without calibration; what was replaced by references counts in full.
-        sent: how many of its messages went out, or would have.
-        sent_tokens: the same for those messages.
+        tokens: estimate of all of it, without calibration.
+        sent: how many of its messages went out, or were left when the call was aborted.
+        sent_tokens: estimate of those messages, references in place of what they replaced.
         history_id: of its newest stored item.
     """
 
@@ -137,12 +138,15 @@ def _window_parts(
     unread = unread_exchange(window, history)
     sent = _sent_positions(state, window, outcome)
     referenced = (
-        {item.index for item in outcome.replaced} if isinstance(outcome, ContextSelected) else set[int]()
+        {item.index: item.tokens for item in outcome.replaced}
+        if isinstance(outcome, ContextSelected)
+        else dict[int, int]()
     )
-    parts = [
-        _part(unit, _fate(unit, sent, referenced, protected=unit is unread), sent, costs, history)
-        for unit in window.units
-    ]
+    looked_at = outcome.rule is not Rule.REQUEST_OVER_BUDGET
+    parts = []
+    for unit in window.units:
+        fate = _fate(unit, sent, referenced, protected=unit is unread) if looked_at else Fate.NOT_REACHED
+        parts.append(_part(unit, fate, sent, referenced, costs, history))
     always = [("request", window.envelope), ("trailing", window.trailing)]
     fixed = [_always(kind, steps, costs, history) for kind, steps in always if steps]
     return tuple(sorted([*parts, *fixed], key=lambda part: part.first))
@@ -154,6 +158,8 @@ def _sent_positions(
     if isinstance(outcome, ContextSelected):
         return frozenset(position for first, last in outcome.kept for position in range(first, last + 1))
     # An abort names no messages: what was left when it gave up.
+    if outcome.rule is Rule.REQUEST_OVER_BUDGET:
+        return frozenset(step.index for step in (*window.envelope, *window.trailing))
     history, cut = state.branch.history, state.cut
     behind = None
     if outcome.fallback is None and cut is not None and resolves(cut.frontier, history):
@@ -161,9 +167,9 @@ def _sent_positions(
     return frozenset(step.index for step in (behind or window).sent(outcome.evicted_units))
 
 
-def _fate(unit: Unit, sent: frozenset[int], referenced: set[int], *, protected: bool) -> Fate:
+def _fate(unit: Unit, sent: frozenset[int], referenced: dict[int, int], *, protected: bool) -> Fate:
     positions = [step.index for step in unit.steps]
-    if not referenced.isdisjoint(positions):
+    if any(position in referenced for position in positions):
         return Fate.REFERENCED
     kept = sum(position in sent for position in positions)
     if kept == len(positions):
@@ -171,7 +177,14 @@ def _fate(unit: Unit, sent: frozenset[int], referenced: set[int], *, protected: 
     return Fate.PARTLY_EVICTED if kept else Fate.EVICTED
 
 
-def _part(unit: Unit, fate: Fate, sent: frozenset[int], costs: Costs, history: History) -> WindowPart:
+def _part(
+    unit: Unit,
+    fate: Fate,
+    sent: frozenset[int],
+    referenced: dict[int, int],
+    costs: Costs,
+    history: History,
+) -> WindowPart:
     steps = unit.steps
     return WindowPart(
         unit.kind.value,
@@ -181,7 +194,7 @@ def _part(unit: Unit, fate: Fate, sent: frozenset[int], costs: Costs, history: H
         len(steps),
         sum(step.index in sent for step in steps),
         costs.total(steps),
-        costs.total(step for step in steps if step.index in sent),
+        sum(referenced.get(step.index, costs.of(step)) for step in steps if step.index in sent),
         _newest_id(steps, history),
         tuple(dict.fromkeys(call.name for step in steps for call in step.ref.calls)),
     )

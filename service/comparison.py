@@ -73,10 +73,14 @@ def _number(value: float | None) -> str:
 def _sent(postmortem: Postmortem) -> int | None:
     if isinstance(postmortem.outcome, ContextBypassed):
         return postmortem.outcome.messages
+    if isinstance(postmortem.outcome, ContextAborted):
+        return 0
     return sum(part.sent for part in postmortem.window) if postmortem.window else None
 
 
 def _left(postmortem: Postmortem) -> int | None:
+    if isinstance(postmortem.outcome, ContextAborted):
+        return None
     return sum(part.messages - part.sent for part in postmortem.window) if postmortem.window else None
 
 
@@ -85,7 +89,9 @@ def _only_one(first: Postmortem, second: Postmortem) -> Difference:
         {
             part.history_id: part
             for part in side.window
-            if part.history_id is not None and part.fate is not Fate.EVICTED
+            if part.history_id is not None
+            and part.fate is not Fate.EVICTED
+            and not isinstance(side.outcome, ContextAborted)
         }
         for side in (first, second)
     ]

@@ -10,9 +10,11 @@ from time import perf_counter
 from traceback import extract_tb
 from typing import TYPE_CHECKING, Any
 
+import anyio
 from opentelemetry import propagate
 from opentelemetry.trace import SpanKind, Status, StatusCode
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from starlette.requests import ClientDisconnect
 
 from context_paging.domain.errors import ContextPagingError
 from context_paging.domain.events import ContextAborted
@@ -152,7 +154,7 @@ class Observed:
             try:
                 await self._app(scope, receive, told)
             except Exception as error:
-                failed = _place(error)
+                failed = {} if status and _went_away(error) else _place(error)
                 if not status:
                     answer = problem(
                         500, "INTERNAL_ERROR", "this is a bug of context-paging; its log has more"
@@ -194,6 +196,15 @@ def _ids(scope: Scope) -> dict[str, Any]:
         {}
         if not isinstance(session_id, str)
         else {"session": session_id[:256], **scope["state"].get("told", {})}
+    )
+
+
+def _went_away(error: BaseException) -> bool:
+    """Whether a client that closed its connection is all that happened."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(map(_went_away, error.exceptions))
+    return isinstance(
+        error, OSError | ClientDisconnect | anyio.BrokenResourceError | anyio.ClosedResourceError
     )
 
 

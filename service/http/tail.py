@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager, suppress
 from typing import Annotated
@@ -18,12 +19,14 @@ from .audit import Position, Text
 from .models import EventRecord
 from .problems import PROBLEMS
 from .service import Reader, Worker
+from .tokens import Token
 
 AT_ONCE = 200
 AWAY_SECONDS = 1.0
 DOUBT_SECONDS = 0.01
 STREAMS = 200
 """How many streams a worker has at once."""
+STREAMS_OF_A_TOKEN = 50
 routes = APIRouter(prefix="/v1", tags=["log"], responses=PROBLEMS)
 
 
@@ -37,6 +40,7 @@ class Pulse:
         self._grown = asyncio.Event()
         self._watcher: asyncio.Task[None] | None = None
         self.streams = 0
+        self.by_token: Counter[str] = Counter()
 
     async def beyond(self, position: int) -> None:
         """Wait until the log may have something behind a position, or the worker stops."""
@@ -62,23 +66,27 @@ class Pulse:
 
 
 @contextmanager
-def _counted(pulse: Pulse) -> Iterator[None]:
+def _counted(pulse: Pulse, token: Token) -> Iterator[None]:
     pulse.streams += 1
+    pulse.by_token[token.name] += 1
     try:
         yield
     finally:
         pulse.streams -= 1
+        pulse.by_token[token.name] -= 1
 
 
-async def may_stream(request: Request) -> Pulse:
+async def may_stream(request: Request, token: Reader) -> Pulse:
     """What a further stream waits for.
 
     Raises:
-        HTTPException: 503, the worker has as many as it may have.
+        HTTPException: 429, the token has as many as it may have; 503, the worker has.
     """
     pulse: Pulse = request.app.state.pulse
     if pulse.streams >= STREAMS:
         raise HTTPException(503, f"this worker has {STREAMS} streams already; close some")
+    if pulse.by_token[token.name] >= STREAMS_OF_A_TOKEN:
+        raise HTTPException(429, f"this token has {STREAMS_OF_A_TOKEN} streams already; close some")
     return pulse
 
 
@@ -102,7 +110,7 @@ async def tail(
     if last_event_id is not None and last_event_id.isascii() and last_event_id.isdecimal():
         begin = min(int(last_event_id), 2**63 - 1)
     start = None if begin is None else TailPlace(begin)
-    with _counted(pulse):
+    with _counted(pulse, token):
         while not service.stopping.is_set() and service.access.holds(token):
             try:
                 if start is None:

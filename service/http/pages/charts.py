@@ -24,6 +24,7 @@ FATE_CLASSES = {
     Fate.PROTECTED: "protected",
     Fate.REFERENCED: "referenced",
     Fate.REQUEST: "request",
+    Fate.NOT_REACHED: "evicted",
 }
 """What the style sheet calls each fate."""
 
@@ -61,12 +62,16 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class WindowPlot:
-    """The window over time. ``budget`` holds the points of a line; columns hang from ``base``."""
+    """The window over time. ``budget`` holds the points of a line; columns stand on ``base``.
+
+    ``reset_since``: the cut was reset after the last call.
+    """
 
     columns: tuple[Column, ...]
     ticks: tuple[Tick, ...]
     budget: str
     base: float
+    reset_since: bool = False
     width: int = WIDTH
     height: int = HEIGHT
     left: int = LEFT
@@ -88,7 +93,7 @@ def window_plot(history: WindowHistory) -> WindowPlot | None:
     width = (WIDTH - LEFT - 6) / count
     resets: dict[int, list[Reset]] = {}
     for reset in list(history.resets):
-        resets.setdefault(min(reset.before_call, len(points)), []).append(reset)
+        resets.setdefault(reset.before_call, []).append(reset)
     columns = tuple(
         _column(points[first:last], resets, LEFT + index * width, width, scale)
         for index, (first, last) in enumerate(pairwise(bounds))
@@ -100,7 +105,7 @@ def window_plot(history: WindowHistory) -> WindowPlot | None:
         if budgets:
             y = base - max(budgets) * scale
             line += [f"{column.x:.2f},{y:.2f}", f"{column.x + column.width:.2f},{y:.2f}"]
-    return WindowPlot(columns, ticks, " ".join(line), base)
+    return WindowPlot(columns, ticks, " ".join(line), base, bool(resets.get(len(points) + 1)))
 
 
 def _heights(point: CallPoint) -> tuple[float, ...]:
@@ -151,7 +156,12 @@ def _label(points: Sequence[CallPoint], history: float, sent: float, resets: lis
         what = f"Call {first.number}: {first.code or first.outcome}"
     else:
         what = f"Calls {first.number} to {last.number}, at most"
-    told = [f"{what}, {sent:,.0f} of {history:,.0f} tokens sent"]
+    if all(point.outcome == "aborted" for point in points):
+        told = [f"{what}, nothing was sent" + (f" of {history:,.0f} tokens" if history else "")]
+    elif all(point.sent_tokens is None for point in points):
+        told = [f"{what}, everything was sent"]
+    else:
+        told = [f"{what}, {sent:,.0f}{f' of {max(history, sent):,.0f}' if history else ''} tokens sent"]
     cuts, aborts = (
         sum(point.advanced for point in points),
         sum(point.outcome == "aborted" for point in points),

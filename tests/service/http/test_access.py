@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
+from sqlalchemy import text
 
 from context_paging.domain.errors import ContextPagingError
 from context_paging.service.http.access import RateLimit
@@ -59,7 +62,9 @@ def test_a_tenant_sees_its_own_sessions_alone(nobody: Client) -> None:
         assert answer.status_code == 404
         # Nothing tells a foreign session from none.
         assert answer.json() == unknown.json()
-    assert alice.get(f"/sessions/alice/1/calls/{call['call_id']}").status_code == 404
+    foreign, none = (alice.get(f"/sessions/alice/1/calls/{each}") for each in (call["call_id"], "0" * 32))
+    assert foreign.status_code == none.status_code == 404
+    assert foreign.json()["detail"].replace(call["call_id"], "0" * 32) == none.json()["detail"]
     assert alice.post("/sessions/bob/1/events", {"type": "shut_down"}).status_code == 404
     assert [row["session_id"] for row in alice.get("/sessions").json()["rows"]] == ["alice/1"]
     assert alice.get("/sessions?prefix=bob").json()["rows"] == []
@@ -93,7 +98,7 @@ def test_tokens_are_stored_as_hashes_and_removed_at_once(nobody: Client) -> None
 
 
 @pytest.mark.parametrize(
-    "text",
+    "damaged",
     [
         "",
         "[]",
@@ -103,11 +108,43 @@ def test_tokens_are_stored_as_hashes_and_removed_at_once(nobody: Client) -> None
         "[" * 100_000,
     ],
 )
-def test_a_damaged_file_of_tokens_lets_nobody_in(nobody: Client, text: str) -> None:
+def test_a_damaged_file_of_tokens_lets_nobody_in(nobody: Client, damaged: str) -> None:
     client = nobody.of(Scope.ADMIN)
-    nobody.tokens.path.write_text(text)
+    nobody.tokens.path.write_text(damaged)
     answer = client.get("/sessions")
     assert (answer.status_code, answer.json()["code"]) == (503, "INVALID_TOKENS")
+
+
+def test_tokens_made_at_once_are_all_there(tmp_path: Path) -> None:
+    path = tmp_path / "tokens.json"
+    (tmp_path / "tokens.json.new").write_text("left over")
+    code = (
+        "import sys\nfrom pathlib import Path\n"
+        "from context_paging.service.http.tokens import Scope, TokenFile\n"
+        "for n in range(10): TokenFile(Path(sys.argv[1])).add(f'{sys.argv[2]}-{n}', (Scope.READ,))\n"
+        "TokenFile(Path(sys.argv[1])).remove(f'{sys.argv[2]}-0')"
+    )
+    running = [subprocess.Popen([sys.executable, "-c", code, str(path), str(n)]) for n in range(4)]
+    assert [process.wait(60) for process in running] == [0, 0, 0, 0]
+    names = {token.name for token in TokenFile(path).tokens()}
+    assert names == {f"{process}-{number}" for process in range(4) for number in range(1, 10)}
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_the_trouble_with_a_token_file_is_the_operators(nobody: Client) -> None:
+    nobody.tokens.path.write_text("{")
+    told = nobody.get("/sessions").json()
+    assert (told["code"], str(nobody.tokens.path) in told["detail"]) == ("INVALID_TOKENS", False)
+
+
+def test_an_administrator_of_a_tenant_sees_that_tenant_alone(nobody: Client) -> None:
+    nobody.of(Scope.ADMIN).send("b/1", START)
+    with nobody.log.changing() as connection:
+        connection.execute(text("UPDATE events SET payload = '{}'"))
+    assert nobody.of(Scope.ADMIN, prefix="a/").get("/verify").json() == []
+    assert [each["session_id"] for each in nobody.of(Scope.ADMIN, prefix="b/").get("/verify").json()] == [
+        "b/1"
+    ]
 
 
 def test_the_token_commands(shell: Shell) -> None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
+from base64 import b64encode
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx2
@@ -118,6 +121,47 @@ def test_other_settings_are_tried(filled: Client) -> None:
     everything = filled.get("/sessions/small/what-if?all_calls=true").json()
     assert (everything["differing"], len(everything["calls"])) == (0, 131)
     assert filled.get("/sessions/small/what-if?token_budget=1.0").status_code == 422
+
+
+def test_a_session_that_began_anew_is_drawn_anew(client: Client) -> None:
+    for size, calls in ((100, 2), (10, 4)):
+        session = Session("s", sink=client.log)
+        session.start()
+        for _ in range(calls):
+            session.context([{"role": "user", "content": "x" * 4 * size}])
+        client.log.flush()
+        page = client.http.get("/sessions/s", headers=client.headers).text
+        assert f"Call 1: within-budget, {size + 1:,} of {size + 1:,} tokens sent" in page
+        client.log.retire("s")
+
+
+def test_reading_goes_on_beside_heavy_readers_and_feeding_does(client: Client) -> None:
+    client.send("s", {"type": "session_start"})
+    held, released = threading.Semaphore(0), threading.Event()
+
+    def slow(*_: object, **__: object) -> None:
+        held.release()
+        released.wait(20)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(EventLog, "find_sessions", slow)
+        with ThreadPoolExecutor(6) as readers:
+            for _ in range(6):
+                readers.submit(client.get, "/sessions")
+            # All readers' threads are taken.
+            for _ in range(4):
+                assert held.acquire(timeout=10)
+            assert client.send("s", {"type": "context"})["outcome"] == "within-budget"
+            assert client.http.get("/readyz").status_code == 200
+            released.set()
+
+
+def test_cursors_at_the_ends_of_time_are_no_cursors(client: Client) -> None:
+    for moment in ("0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00", "2026-01-01T00:00:00"):
+        cursor = b64encode(json.dumps([moment, "a"]).encode()).decode()
+        for path in ("/sessions", "/calls"):
+            answer = client.get(path, params={"cursor": cursor})
+            assert (answer.status_code, answer.json()["code"]) == (422, "INVALID_QUERY")
 
 
 def test_names_that_no_encoding_has_are_told(client: Client) -> None:

@@ -188,7 +188,7 @@ def test_what_a_session_does_not_keep_does_not_fill_it(client: Client) -> None:
 
 
 def test_a_whole_life_that_comes_again_is_not_lived_again(client: Client) -> None:
-    events = [{**START, "event_id": "start"}]
+    events: list[dict[str, Any]] = [{**START, "event_id": "start"}]
     for number in range(330):
         entry = user("hi", f"{number}", f"{number - 1}" if number else None)
         events.append({"type": "append", "entries": [entry], "event_id": f"a{number}"})

@@ -26,17 +26,32 @@ function show(event) {
   while (rows.children.length > MOST) rows.lastElementChild.remove();
 }
 
-const source = new EventSource("/v1/tail" + (session ? "?session=" + encodeURIComponent(session) : ""));
-source.addEventListener("appended", (message) => {
-  const event = JSON.parse(message.data);
-  if (paused) {
-    waiting.push(event);
-    if (waiting.length > MOST) waiting.shift();
-    state.textContent = waiting.length + " events wait.";
-  } else show(event);
-});
-source.addEventListener("open", () => { state.textContent = "Connected: events are shown as they come."; });
-source.addEventListener("error", () => { state.textContent = "The connection was lost; it is made again by itself."; });
+const AGAIN_MS = 5000;
+let last = "";
+
+function connect() {
+  const query = new URLSearchParams();
+  if (session) query.set("session", session);
+  if (last) query.set("after", last);
+  const source = new EventSource("/v1/tail?" + query);
+  source.addEventListener("appended", (message) => {
+    last = message.lastEventId;
+    const event = JSON.parse(message.data);
+    if (paused) {
+      waiting.push(event);
+      if (waiting.length > MOST) waiting.shift();
+      state.textContent = waiting.length + " events wait.";
+    } else show(event);
+  });
+  source.addEventListener("open", () => { state.textContent = "Connected: events are shown as they come."; });
+  source.addEventListener("error", () => {
+    state.textContent = "The connection was lost; it is made again by itself.";
+    // A refusal ends it for good, so that it has to be asked for anew.
+    if (source.readyState === EventSource.CLOSED) setTimeout(connect, AGAIN_MS);
+  });
+}
+
+connect();
 pause.hidden = false;
 pause.addEventListener("click", () => {
   paused = !paused;
