@@ -25,7 +25,7 @@ DEPLOY = ROOT / "ops" / "deploy"
 def metrics() -> str:
     """What a worker tells Prometheus."""
     with EventLog.open() as log, TestClient(create_app(log)) as http:
-        return http.get("/metrics").text
+        return http.get("/metrics", headers={"Host": "localhost"}).text
 
 
 def families(text: str) -> set[str]:

@@ -134,7 +134,7 @@ def test_the_service_goes_on_with_the_callers_trace() -> None:
         assert answer.status_code == 200
         assert answer.headers["x-request-id"] == "r-1"
         assert http.get(f"/v1/{SECRET}", headers=headers).status_code == 404
-        metrics = http.get("/metrics").text
+        metrics = http.get("/metrics", headers={"Host": "localhost"}).text
 
     context, served, missing = told.spans[:3]
     assert served.name == "POST /v1/sessions/{session_id:path}/events"
