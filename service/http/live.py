@@ -138,8 +138,9 @@ class LiveSessions:
                 if entry.live is None:
                     if not isinstance(event, SessionStart):
                         raise not_live(session_id)
-                    entry.live = self._begun(session_id, entry.answers, host, label)
-                    answers.append(entry.live.begin(event))
+                    begun = self._begun(session_id, entry.answers, host, label)
+                    answers.append(begun.begin(event))
+                    entry.live = begun
                     continue
                 self._check_size(entry.live, event)
                 answers.append(entry.live.take(event))

@@ -10,6 +10,7 @@ import pytest
 
 from context_paging.domain.recovery.tools import tool_definitions
 from context_paging.service.http.live import LiveLimits
+from context_paging.service.log import EventLog, LogUnavailable
 from context_paging.service.session import Session
 from tests.conformance import DATA
 from tests.conformance.answers import questions
@@ -110,6 +111,16 @@ def test_a_session_that_is_not_live_says_how_to_go_on(client: Client) -> None:
     resumed = client.send("s", {"type": "session_start", "reason": "resume"})
     assert resumed["sequence"] > 2
     assert client.log.verify("s")[0].finding is None
+
+
+def test_a_session_that_could_not_start_is_not_live(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(*_: object, **__: object) -> None:
+        raise LogUnavailable("away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(EventLog, "append", away)
+        assert client.send("s", START, status=503)["code"] == "LOG_UNAVAILABLE"
+    assert client.send("s", {"type": "context"}, status=409)["code"] == "SESSION_NOT_LIVE"
 
 
 def test_a_session_that_went_on_elsewhere_has_to_start_anew(client: Client) -> None:
