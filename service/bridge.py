@@ -1,8 +1,8 @@
 """The bridge for hosts in other languages: JSON lines on standard input, an answer a line on standard output.
 
 A request is ``{"id": …, "session": "…", "event": {"type": …}}``; its answer has the same ``id`` and
-``ok`` or ``error`` (`wire`). The first one is ``{"id": …, "hello": {"version": 1, "host": "…"}}``. Requests
-are answered in order. A line that is no request is answered with an error, and the next one is read.
+``ok`` or ``error`` (`live_session`). The first one is ``{"id": …, "hello": {"version": 1, "host": "…"}}``.
+Requests are answered in order. A line that is no request is answered with an error, and the next one is read.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from typing import Any, BinaryIO
 from context_paging.domain.errors import ContextPagingError
 from context_paging.domain.recovery.tools import tool_definitions
 
+from .live_session import LiveSession, error_answer
 from .log import EventLog, SessionConflict
 from .session import Session
 from .telemetry import logger
-from .wire import InvalidHostEvent, LiveSession, error_answer, host_event, parsed
+from .wire import InvalidHostEvent, host_event, parsed
 
 PROTOCOL_VERSION = 1
 LINE_LIMIT = 256 * 2**20

@@ -13,7 +13,8 @@ from pydantic import BaseModel, ConfigDict
 
 from context_paging.domain.recovery.tools import tool_definitions
 
-from ..wire import HostEvent, InvalidHostEvent, ToolCall, error_answer, event_schema, host_event, parsed
+from ..live_session import error_answer
+from ..wire import HostEvent, InvalidHostEvent, ToolCall, event_schema, host_event, parsed
 from .access import named
 from .live import Taken
 from .problems import PROBLEMS, InvalidJson, Json, error_problem

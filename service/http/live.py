@@ -15,10 +15,11 @@ from anyio import CapacityLimiter, to_thread
 from context_paging.domain.errors import ContextPagingError
 from context_paging.domain.stats import SessionStatistics
 
+from ..live_session import Answers, LiveSession
 from ..log import EventLog, SessionConflict
 from ..session import Session
 from ..telemetry import SILENT, Telemetry
-from ..wire import Answers, HostEvent, LiveSession, SessionStart, ShutDown
+from ..wire import HostEvent, SessionStart, ShutDown
 from .problems import NotLive, SessionTooLarge, TooManySessions
 
 R = TypeVar("R")

@@ -16,8 +16,8 @@ from starlette.exceptions import HTTPException
 
 from context_paging.domain.errors import ContextPagingError
 
+from ..live_session import error_answer
 from ..telemetry import logger
-from ..wire import error_answer
 
 _log = logger(__name__)
 MEDIA_TYPE = "application/problem+json"
