@@ -31,6 +31,11 @@ class ContextPagingError(Exception):
 
     code: ClassVar[str] = "CONTEXT_PAGING_ERROR"
 
+    @property
+    def told_code(self) -> str:
+        """The code that other programs are told: the most specific one there is."""
+        return self.code
+
 
 class InvalidMessage(ContextPagingError):
     """A host message cannot be read: it is not a JSON object, or is nested too deeply."""

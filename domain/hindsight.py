@@ -29,9 +29,8 @@ from .selection.eviction import unread_exchange
 from .selection.frontier import window_behind
 from .selection.window import Unit, Window, whole_window
 from .state import SessionState
-from .what_if import IncompleteLog
+from .what_if import IncompleteLog, Outcome
 
-Outcome = ContextSelected | ContextAborted | ContextBypassed
 _UNGROUPED = (Rule.INVALID_LIMITS, Rule.STRUCTURE, Rule.RESIDENT_OVER_BUDGET)
 """Rules that fire before a request is grouped into units."""
 
@@ -109,13 +108,8 @@ def look_back(events: Iterable[Event]) -> Hindsight:
     for index, event in enumerate(events):
         if isinstance(event, AuditInterrupted):
             raise IncompleteLog(f"{event.events} events are missing from the log ({event.reason})")
-        try:
-            after = evolve(state, event)
-        except IndexError:
-            raise IncompleteLog("a request builds on one that is not in the log") from None
-        if after.frontier != state.frontier:
-            transition = transition_of(project(state, event), event)
-            assert transition is not None
+        after, transition = followed(state, event)
+        if transition is not None:
             life.append(CutChange(index, event, transition, state.frontier, after.frontier))
         state = after
         if isinstance(event, ContextRequested):
@@ -125,6 +119,21 @@ def look_back(events: Iterable[Event]) -> Hindsight:
     if request is None or outcome is None or isinstance(outcome, ContextBypassed):
         return Hindsight((), tuple(life))
     return Hindsight(_window_parts(decided_from, request, outcome), tuple(life))
+
+
+def followed(state: SessionState, event: Event) -> tuple[SessionState, Transition | None]:
+    """The state after a logged event, and the transition that changed the frontier, if it did.
+
+    Raises:
+        IncompleteLog: events before it are missing.
+    """
+    try:
+        after = evolve(state, event)
+    except IndexError:
+        raise IncompleteLog("a request builds on one that is not in the log") from None
+    if after.frontier == state.frontier:
+        return after, None
+    return after, transition_of(project(state, event), event)
 
 
 def _window_parts(
@@ -146,10 +155,11 @@ def _window_parts(
     parts = []
     for unit in window.units:
         fate = _fate(unit, sent, referenced, protected=unit is unread) if looked_at else Fate.NOT_REACHED
-        parts.append(_part(unit, fate, sent, referenced, costs, history))
-    always = [("request", window.envelope), ("trailing", window.trailing)]
-    fixed = [_always(kind, steps, costs, history) for kind, steps in always if steps]
-    return tuple(sorted([*parts, *fixed], key=lambda part: part.first))
+        parts.append(_part(unit.kind.value, fate, unit.steps, sent, referenced, costs, history))
+    for kind, steps in (("request", window.envelope), ("trailing", window.trailing)):
+        if steps:
+            parts.append(_part(kind, Fate.REQUEST, steps, sent, referenced, costs, history))
+    return tuple(sorted(parts, key=lambda part: part.first))
 
 
 def _sent_positions(
@@ -178,16 +188,17 @@ def _fate(unit: Unit, sent: frozenset[int], referenced: dict[int, int], *, prote
 
 
 def _part(
-    unit: Unit,
+    kind: str,
     fate: Fate,
+    steps: tuple[Step, ...],
     sent: frozenset[int],
     referenced: dict[int, int],
     costs: Costs,
     history: History,
 ) -> WindowPart:
-    steps = unit.steps
+    calls = (call.name for step in steps for call in step.ref.calls)
     return WindowPart(
-        unit.kind.value,
+        kind,
         fate,
         steps[0].index,
         steps[-1].index,
@@ -195,25 +206,7 @@ def _part(
         sum(step.index in sent for step in steps),
         costs.total(steps),
         sum(referenced.get(step.index, costs.of(step)) for step in steps if step.index in sent),
-        _newest_id(steps, history),
-        tuple(dict.fromkeys(call.name for step in steps for call in step.ref.calls)),
+        next((known for step in reversed(steps) if (known := history.recovery_id(step.ref))), None),
+        # What always goes out is no unit of eviction.
+        () if fate is Fate.REQUEST else tuple(dict.fromkeys(calls)),
     )
-
-
-def _always(kind: str, steps: tuple[Step, ...], costs: Costs, history: History) -> WindowPart:
-    tokens = costs.total(steps)
-    return WindowPart(
-        kind,
-        Fate.REQUEST,
-        steps[0].index,
-        steps[-1].index,
-        len(steps),
-        len(steps),
-        tokens,
-        tokens,
-        _newest_id(steps, history),
-    )
-
-
-def _newest_id(steps: tuple[Step, ...], history: History) -> str | None:
-    return next((known for step in reversed(steps) if (known := history.recovery_id(step.ref))), None)

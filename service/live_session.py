@@ -98,32 +98,25 @@ class Answers:
             self._known.popitem(last=False)
 
 
-class LiveSession:
-    """A session that is fed host events. ``answers`` are those of its earlier lives."""
+class SessionTooLarge(ContextPagingError):
+    """A live session would hold more than it may in memory."""
 
-    def __init__(self, session: Session, answers: Answers | None = None) -> None:
+    code = "SESSION_TOO_LARGE"
+
+
+class LiveSession:
+    """A session that is fed host events.
+
+    ``answers`` are those of its earlier lives. ``most`` is how many characters of entries and messages it may
+    hold, about; without it nothing is counted.
+    """
+
+    def __init__(self, session: Session, answers: Answers | None = None, most: int | None = None) -> None:
         self.session = session
         self.answers = Answers() if answers is None else answers
+        self._most = most
         self._outgoing: list[Any] = []
         self._stored_characters = self._outgoing_characters = 0
-
-    def characters_with(self, event: HostEvent) -> int:
-        """How much the session would keep with an event, in characters, about.
-
-        Raises:
-            InvalidHostEvent: it is nested too deeply.
-        """
-        stored, outgoing = self._characters_after(event)
-        return stored + outgoing
-
-    def _characters_after(self, event: HostEvent) -> tuple[int, int]:
-        stored, outgoing = self._stored_characters, self._outgoing_characters
-        if isinstance(event, Context):
-            if event.messages is not None:
-                outgoing = kept_characters(event) + (outgoing if event.unchanged else 0)
-        else:
-            stored += kept_characters(event)
-        return stored, outgoing
 
     def take(self, event: HostEvent) -> dict[str, Any]:
         """Do what an event says, and answer with JSON values.
@@ -155,9 +148,21 @@ class LiveSession:
         return answer
 
     def _take(self, event: HostEvent) -> dict[str, Any]:
-        after = self._characters_after(event)
+        if self._most is None:
+            return self._done(event)
+        stored, outgoing = self._stored_characters, self._outgoing_characters
+        kept = kept_characters(event)
+        if not isinstance(event, Context):
+            stored += kept
+        elif event.messages is not None:
+            outgoing = kept + (outgoing if event.unchanged else 0)
+        if stored + outgoing > self._most:
+            raise SessionTooLarge(
+                f"the session would hold more than {self._most:,} characters of entries and messages; "
+                "shut it down and start it anew with the entries of its branch"
+            )
         answer = self._done(event)
-        self._stored_characters, self._outgoing_characters = after
+        self._stored_characters, self._outgoing_characters = stored, outgoing
         return answer
 
     def _done(self, event: HostEvent) -> dict[str, Any]:
@@ -227,8 +232,7 @@ class LiveSession:
 
 def error_answer(error: ContextPagingError) -> dict[str, Any]:
     """An error as JSON values: its code, and what to do."""
-    reason = getattr(error, "reason", None)
-    return {"code": error.code if reason is None else str(reason), "message": str(error)}
+    return {"code": error.told_code, "message": str(error)}
 
 
 def _told(reply: Reply) -> dict[str, Any]:

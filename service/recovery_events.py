@@ -23,13 +23,18 @@ def called_event(name: object, parameters: object) -> RecoveryToolCalled:
     candidates = ids if isinstance(ids, list | tuple) else [given.get("historyId")]
     query = given.get("query")
     return RecoveryToolCalled(
-        tool=name if isinstance(name, str) and name in RECOVERY_TOOLS else _UNKNOWN,
+        tool=known_tool(name),
         history_ids=tuple(known for value in candidates[:_IDS] if (known := _id(value)) is not None),
         call_id=_id(given.get("toolCallId")),
         query_characters=utf16_length(query) if isinstance(query, str) else None,
         offset=_count(given.get("offset")),
         limit=_count(given.get("limit")),
     )
+
+
+def known_tool(name: object) -> str:
+    """A tool's name as it may be told: what a model made up is no name, and may be content."""
+    return name if isinstance(name, str) and name in RECOVERY_TOOLS else _UNKNOWN
 
 
 def answered_event(name: str, answer: Answer) -> RecoveryToolAnswered:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx2
@@ -50,15 +49,8 @@ class RemoteSession:
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         self._client = httpx2.Client(headers=headers, timeout=SECONDS)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Give the connection back."""
         self._client.close()
 
     def tool(self, name: str, parameters: Any) -> ToolReply:

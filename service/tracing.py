@@ -16,7 +16,8 @@ from opentelemetry.trace import Span, Status, StatusCode
 
 from context_paging.domain.errors import ContextPagingError
 from context_paging.domain.events import ContextAborted
-from context_paging.domain.recovery.public_view import RECOVERY_TOOLS
+
+from .recovery_events import known_tool
 
 if TYPE_CHECKING:
     from .replies import ContextReply, ToolReply
@@ -78,8 +79,7 @@ class OpenTelemetry:
     @contextmanager
     def tool(self, session_id: str, name: str) -> Iterator[Callable[[ToolReply], None]]:
         """A call of a recovery tool."""
-        # What a model made up is no name of a tool, and may be content.
-        known = name if name in RECOVERY_TOOLS else "unknown"
+        known = known_tool(name)
         told = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": known}
         attributes = {**told, "gen_ai.tool.type": "function", "gen_ai.conversation.id": session_id}
         started = perf_counter()
@@ -91,7 +91,7 @@ class OpenTelemetry:
             try:
                 yield answered
             except ContextPagingError as error:
-                told["error.type"] = str(getattr(error, "reason", error.code))
+                told["error.type"] = error.told_code
                 raise
             finally:
                 self._tool_seconds.record(perf_counter() - started, told)
@@ -105,7 +105,7 @@ class OpenTelemetry:
             try:
                 yield span
             except ContextPagingError as error:
-                _fail(span, str(getattr(error, "reason", error.code)))
+                _fail(span, error.told_code)
                 raise
             except BaseException as error:
                 _fail(span, type(error).__name__)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from context_paging.domain.estimation import HeuristicEstimator, TokenEstimator
 from context_paging.domain.events import ContextAborted, ContextBypassed
-from context_paging.domain.what_if import Change, Outcome, Reconsidered, reconsider
+from context_paging.domain.what_if import Change, IncompleteLog, Outcome, Reconsidered, reconsider
 
 from .replies import outcome_name
 
@@ -40,6 +40,17 @@ def what_if(
     last = log.session(session_id).last_sequence
     events = (stored.event for stored in log.events(session_id, 0, last))
     yield from reconsider(events, change, estimator or HeuristicEstimator())
+
+
+def gathered(calls: Iterable[Reconsidered]) -> tuple[list[Reconsidered], str | None]:
+    """The calls that could be decided again, and why the rest could not."""
+    known: list[Reconsidered] = []
+    try:
+        for call in calls:
+            known.append(call)
+    except IncompleteLog as error:
+        return known, str(error)
+    return known, None
 
 
 def _limits(outcome: Outcome) -> dict[str, Any]:

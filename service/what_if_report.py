@@ -10,23 +10,17 @@ from rich.console import Console
 from rich.table import Table
 
 from context_paging.domain.events import ContextBypassed, ContextSelected
-from context_paging.domain.what_if import IncompleteLog, Outcome, Reconsidered, Savings
+from context_paging.domain.what_if import Outcome, Reconsidered, Savings
 
 from .replies import outcome_name
-from .what_if import differs
+from .what_if import differs, gathered
 
 SHOWN_RUNS = 24
 
 
 def print_what_if(console: Console, calls: Iterable[Reconsidered]) -> None:
     """Print which calls would have been decided otherwise, and what that comes to."""
-    known: list[Reconsidered] = []
-    incomplete = None
-    try:
-        for call in calls:
-            known.append(call)
-    except IncompleteLog as error:
-        incomplete = error
+    known, incomplete = gathered(calls)
     runs = [list(run) for _, run in groupby((call for call in known if differs(call)), _alike)]
     if runs:
         table = Table(box=None, padding=(0, 2, 0, 0), title="Calls that differ", title_justify="left")
@@ -43,7 +37,7 @@ def print_what_if(console: Console, calls: Iterable[Reconsidered]) -> None:
         console.print()
     console.print(_totals(known))
     if incomplete is not None:
-        console.print(str(incomplete), style="yellow", markup=False)
+        console.print(incomplete, style="yellow", markup=False)
 
 
 def savings_lines(savings: Savings) -> list[str]:

@@ -12,9 +12,9 @@ from context_paging.domain.events import (
     ContextRequested,
     ContextSelected,
 )
-from context_paging.domain.reducers import evolve, transition_of
-from context_paging.domain.reducers.projection import project
+from context_paging.domain.hindsight import followed
 from context_paging.domain.state import SessionState
+from context_paging.domain.what_if import IncompleteLog
 
 from .log.records import StoredEvent
 
@@ -63,7 +63,6 @@ class WindowHistory:
     sequence: int = 0
     incomplete: bool = False
     _state: SessionState = field(default_factory=SessionState)
-    _totals: list[float] = field(default_factory=list)
     _history: float | None = None
 
     def take(self, stored: StoredEvent) -> None:
@@ -73,8 +72,6 @@ class WindowHistory:
         match event:
             case AuditInterrupted():
                 self.incomplete = True
-            case ContextRequested():
-                self._history = self._whole_request(event)
             case ContextSelected():
                 known = event.context_tokens
                 self._add(
@@ -99,6 +96,8 @@ class WindowHistory:
                 pass
         if not self.incomplete:
             self._follow(stored)
+        if isinstance(event, ContextRequested):
+            self._history = self._whole_request(event)
 
     def _add(
         self,
@@ -125,21 +124,18 @@ class WindowHistory:
             )
         )
 
-    def _whole_request(self, request: ContextRequested) -> float | None:
-        if self.incomplete or request.reused > len(self._totals):
-            self.incomplete = True
-            return None
-        del self._totals[request.reused :]
-        total = self._totals[-1] if self._totals else 0.0
-        for ref in request.appended:
-            total += 0 if ref.role == "system" else ref.tokens
-            self._totals.append(total)
-        return request.resident_tokens + total
-
     def _follow(self, stored: StoredEvent) -> None:
-        before, event = self._state, stored.event
-        self._state = evolve(before, event)
-        if before.frontier is not None and self._state.frontier is None:
-            transition = transition_of(project(before, event), event)
-            why = "" if transition is None else transition.value
-            self.resets.append(Reset(len(self.points) + 1, stored.sequence, why))
+        try:
+            self._state, transition = followed(self._state, stored.event)
+        except IncompleteLog:
+            self.incomplete = True
+            return
+        if transition is not None and self._state.frontier is None:
+            self.resets.append(Reset(len(self.points) + 1, stored.sequence, transition.value))
+
+    def _whole_request(self, request: ContextRequested) -> float | None:
+        if self.incomplete:
+            return None
+        repaired = self._state.request
+        last = (self._state.conversation if repaired is None else repaired.host).last
+        return request.resident_tokens + (0 if last is None else last.input_tokens)

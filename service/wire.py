@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from functools import cache
 from typing import Annotated, Any, Literal
 
@@ -163,12 +164,15 @@ def host_event(value: Any) -> HostEvent:
     try:
         event: HostEvent = _adapter().validate_python(value)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        raise InvalidHostEvent(
-            f"this is no host event: {where + ': ' if where else ''}{first['msg']}"
-        ) from None
+        told = first_error(error.errors(include_url=False, include_context=False, include_input=False))
+        raise InvalidHostEvent(f"this is no host event: {told}") from None
     return event
+
+
+def first_error(errors: Sequence[Any]) -> str:
+    """The first of pydantic's errors in words: where it is, and what is wrong."""
+    where = ".".join(map(str, errors[0]["loc"]))
+    return f"{where + ': ' if where else ''}{errors[0]['msg']}"
 
 
 def parsed(data: bytes | str) -> Any:

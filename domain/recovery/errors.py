@@ -35,3 +35,8 @@ class RecoveryRefused(ContextPagingError):
     def __init__(self, reason: RecoveryErrorCode | HistoryErrorCode, message: str) -> None:
         super().__init__(message)
         self.reason = reason
+
+    @property
+    def told_code(self) -> str:
+        """The code of the reason."""
+        return self.reason.value

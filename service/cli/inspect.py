@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from ..outcomes import OUTCOMES
 from .options import (
     BeforeOption,
     CursorOption,
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from ..log import EventLog, StoredCall, StoredEvent, StoredSession
 
 LimitOption = Annotated[int, typer.Option("--limit", min=1, max=10_000, help="So many.")]
-OUTCOMES = ("within-budget", "paged", "protected-overflow", "recovery", "aborted", "inactive")
 
 
 def sessions_command(
@@ -229,11 +229,7 @@ def session_named(event_log: EventLog, given: str) -> StoredSession:
 def _call(event_log: EventLog, session_id: str, given: str) -> StoredCall:
     from ..log import UnknownCall
 
-    if given.isdecimal() and len(given) < 19:
-        numbered = event_log.call_number(session_id, int(given))
-        if numbered is not None:
-            return numbered
-    call = event_log.call(given)
+    call = event_log.call_named(session_id, given)
     if call.session_id != session_id:
         raise UnknownCall(f"call {given!r} belongs to session {call.session_id!r}.")
     return call

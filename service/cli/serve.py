@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
@@ -45,7 +46,7 @@ def mcp_command(
             raise typer.BadParameter(
                 "these are the host's to choose for a live session", param_hint="--expand"
             )
-        with RemoteSession(file, service_token()) as remote:
+        with closing(RemoteSession(file, service_token())) as remote:
             serve(remote)
     else:
         serve(stored_file(file, repair=repair, expand=expand))

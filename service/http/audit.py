@@ -10,14 +10,16 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from context_paging.domain.repair import OnInvalidStructure
-from context_paging.domain.what_if import Change, IncompleteLog
+from context_paging.domain.what_if import Change
 
 from ..comparison import compared
-from ..log import CallQuery, EventLog, SessionQuery, StoredCall, UnknownCall
-from ..log.queries import prefix_within
+from ..log import CallQuery, EventLog, SessionQuery, UnknownCall
+from ..log.queries import Page, prefix_within
+from ..log.records import StoredSession
+from ..outcomes import CallOutcome
 from ..postmortem import Postmortem, explain
 from ..postmortem_report import postmortem_json
-from ..what_if import call_json, differs, what_if
+from ..what_if import call_json, differs, gathered, what_if
 from .access import named
 from .models import (
     CallPage,
@@ -25,7 +27,6 @@ from .models import (
     EventPage,
     EventRecord,
     Moment,
-    Outcome,
     SessionPage,
     SessionRecord,
     Verification,
@@ -33,6 +34,7 @@ from .models import (
 )
 from .problems import PROBLEMS, Json
 from .service import Administrator, Reader, SessionId, Worker
+from .tokens import Token
 
 routes = APIRouter(prefix="/v1", tags=["log"], responses=PROBLEMS)
 
@@ -69,9 +71,12 @@ class SessionFilter(BaseModel):
     cursor: Cursor = None
     limit: Limit = 100
 
-    def query(self, prefix: str) -> SessionQuery:
-        """The same for the log, for sessions that begin with a prefix."""
-        return SessionQuery(
+    def found(self, log: EventLog, token: Token, most: int = 1_000) -> Page[StoredSession]:
+        """A page of those that a token may name; at ``most`` so many."""
+        prefix = prefix_within(token.prefix, self.prefix)
+        if prefix is None:
+            return Page([], None)
+        query = SessionQuery(
             prefix,
             self.host,
             self.model,
@@ -81,13 +86,14 @@ class SessionFilter(BaseModel):
             self.newest_first,
             self.search,
         )
+        return log.find_sessions(query, cursor=self.cursor, limit=min(self.limit, most))
 
 
 class CallFilter(BaseModel):
     """Which provider calls."""
 
     model_config = ConfigDict(extra="forbid")
-    outcome: Outcome | None = None
+    outcome: CallOutcome | None = None
     code: Text = None
     host: Text = None
     model: Text = None
@@ -116,10 +122,7 @@ class Changed(BaseModel):
 @routes.get("/sessions")
 def sessions(service: Worker, token: Reader, wanted: Annotated[SessionFilter, Query()]) -> SessionPage:
     """Sessions by when they started."""
-    prefix = prefix_within(token.prefix, wanted.prefix)
-    if prefix is None:
-        return SessionPage(rows=[], next=None)
-    page = service.log.find_sessions(wanted.query(prefix), cursor=wanted.cursor, limit=wanted.limit)
+    page = wanted.found(service.log, token)
     return SessionPage(rows=[SessionRecord.model_validate(row) for row in page.rows], next=page.next)
 
 
@@ -167,19 +170,14 @@ def what_if_session(
     service: Worker, token: Reader, session_id: SessionId, changed: Annotated[Changed, Query()]
 ) -> Json:
     """Every provider call of a session decided again with other settings; those that differ are listed."""
-    named(token, session_id)
-    found: list[dict[str, Any]] = []
-    considered = differing = 0
-    incomplete = None
-    try:
-        for call in what_if(service.log, session_id, changed.change()):
-            considered += 1
-            differing += differs(call)
-            if changed.all_calls or differs(call):
-                found.append(call_json(call))
-    except IncompleteLog as error:
-        incomplete = str(error)
-    told = WhatIf(calls=found, considered=considered, differing=differing, incomplete=incomplete)
+    calls, incomplete = gathered(what_if(service.log, named(token, session_id), changed.change()))
+    differing = [call for call in calls if differs(call)]
+    told = WhatIf(
+        calls=[call_json(call) for call in (calls if changed.all_calls else differing)],
+        considered=len(calls),
+        differing=len(differing),
+        incomplete=incomplete,
+    )
     return Json(told.model_dump())
 
 
@@ -209,25 +207,13 @@ def explained(log: EventLog, session_id: str, call: str) -> Postmortem:
         UnknownSession, UnknownCall: there is none.
     """
     log.session(session_id)
-    return explain(log, call_of(log, session_id, call))
-
-
-def call_of(log: EventLog, session_id: str, call: str) -> StoredCall:
-    """A session's call, by its number or id.
-
-    Raises:
-        UnknownCall: there is none.
-    """
     found = None
-    if call.isascii() and call.isdecimal() and len(call) < 19:
-        found = log.call_number(session_id, int(call))
-    if found is None:
-        with suppress(UnknownCall):
-            found = log.call(call)
+    with suppress(UnknownCall):
+        found = log.call_named(session_id, call)
     # A call of another session is told of as one that there is not.
     if found is None or found.session_id != session_id:
         raise UnknownCall(f"session {session_id!r} has no provider call {call[:80]!r}")
-    return found
+    return explain(log, found)
 
 
 def _calls(log: EventLog, wanted: CallFilter, session_id: str | None, prefix: str) -> CallPage:

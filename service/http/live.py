@@ -20,7 +20,7 @@ from ..log import EventLog, SessionConflict
 from ..session import Session
 from ..telemetry import SILENT, Telemetry
 from ..wire import HostEvent, SessionStart, ShutDown
-from .problems import NotLive, SessionTooLarge, TooManySessions
+from .problems import NotLive, TooManySessions
 
 R = TypeVar("R")
 THREADS = 4
@@ -143,7 +143,6 @@ class LiveSessions:
                     answers.append(begun.begin(event))
                     entry.live = begun
                     continue
-                self._check_size(entry.live, event)
                 answers.append(entry.live.take(event))
             except SessionConflict as error:
                 # The session goes on elsewhere; here it has to start anew.
@@ -155,20 +154,12 @@ class LiveSessions:
                 entry.live = None
         return Taken(answers)
 
-    def _check_size(self, live: LiveSession, event: HostEvent) -> None:
-        most = self._limits.session_characters
-        if live.characters_with(event) > most:
-            raise SessionTooLarge(
-                f"the session would hold more than {most:,} characters of entries and messages; shut it down "
-                "and start it anew with the entries of its branch"
-            )
-
     def _begun(self, session_id: str, answers: Answers, host: str, label: str | None) -> LiveSession:
         sequence = self._log.last_sequence(session_id)
         session = Session(
             session_id, sink=self._log, host=host, label=label, sequence=sequence, telemetry=self._telemetry
         )
-        return LiveSession(session, answers)
+        return LiveSession(session, answers, self._limits.session_characters)
 
     @asynccontextmanager
     async def _using(self, session_id: str, *, starts: bool) -> AsyncIterator[_Entry]:

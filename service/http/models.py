@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict
 
@@ -151,6 +151,3 @@ class Verification(BaseModel):
             fault=None if finding is None else finding.fault.value,
             sequence=None if finding is None else finding.sequence,
         )
-
-
-Outcome = Literal["within-budget", "paged", "protected-overflow", "recovery", "aborted", "inactive"]

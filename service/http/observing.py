@@ -18,8 +18,8 @@ from starlette.requests import ClientDisconnect
 
 from context_paging.domain.errors import ContextPagingError
 from context_paging.domain.events import ContextAborted
-from context_paging.domain.recovery.public_view import RECOVERY_TOOLS
 
+from ..recovery_events import known_tool
 from ..telemetry import logger
 from .problems import problem
 
@@ -91,11 +91,11 @@ class Metrics:
     def tool(self, session_id: str, name: str) -> Iterator[Callable[[ToolReply], None]]:
         """A call of a recovery tool."""
         del session_id
-        known = name if name in RECOVERY_TOOLS else "unknown"
+        known = known_tool(name)
         try:
             yield lambda _: self._tools.labels(known, "").inc()
         except ContextPagingError as error:
-            self._tools.labels(known, str(getattr(error, "reason", error.code))).inc()
+            self._tools.labels(known, error.told_code).inc()
             raise
 
     def _decided(self, reply: ContextReply) -> None:

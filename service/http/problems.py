@@ -18,6 +18,7 @@ from context_paging.domain.errors import ContextPagingError
 
 from ..live_session import error_answer
 from ..telemetry import logger
+from ..wire import first_error
 
 _log = logger(__name__)
 MEDIA_TYPE = "application/problem+json"
@@ -65,12 +66,6 @@ class TooManySessions(ContextPagingError):
     """This worker has as many live sessions as it may have, all of them in use."""
 
     code = "TOO_MANY_SESSIONS"
-
-
-class SessionTooLarge(ContextPagingError):
-    """A live session was sent as much as it may hold in memory."""
-
-    code = "SESSION_TOO_LARGE"
 
 
 class InvalidJson(ContextPagingError):
@@ -161,9 +156,7 @@ def add_handlers(app: FastAPI, page: ErrorPage) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def of_the_request(request: Request, error: RequestValidationError) -> Response:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        return page(request, problem(422, "INVALID_REQUEST", f"{where}: {first['msg']}"))
+        return page(request, problem(422, "INVALID_REQUEST", first_error(error.errors())))
 
     @app.exception_handler(HTTPException)
     async def of_http(request: Request, error: HTTPException) -> Response:

@@ -118,6 +118,17 @@ class LogReader:
         rows = self._rows(select(provider_calls).where(call.session_id == session_id, call.number == number))
         return StoredCall._make(rows[0]) if rows else None
 
+    def call_named(self, session_id: str, given: str) -> StoredCall:
+        """The provider call of a session with a number, or any with an id.
+
+        Raises:
+            UnknownCall: there is none.
+        """
+        numbered = None
+        if given.isdecimal() and len(given) < 19:
+            numbered = self.call_number(session_id, int(given))
+        return self.call(given) if numbered is None else numbered
+
     def last_call(self, session_id: str, outcome: str | None = None) -> StoredCall | None:
         """The newest provider call of a session, with an outcome if given."""
         found = self.calls(session_id, outcome, 1, newest_first=True)

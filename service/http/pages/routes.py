@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
-from itertools import islice
 from typing import TypeVar
 from urllib.parse import parse_qs, urlencode
 
@@ -18,17 +16,17 @@ from pydantic import ValidationError
 
 from context_paging.domain.events import ContextAborted, ContextBypassed
 from context_paging.domain.repair import OnInvalidStructure
-from context_paging.domain.what_if import Change, IncompleteLog, Reconsidered
+from context_paging.domain.what_if import Reconsidered
 
 from ...comparison import compared
-from ...log import CallQuery, EventLog
-from ...log.queries import prefix_within
-from ...postmortem import Postmortem, explain
+from ...log import CallQuery
+from ...outcomes import OUTCOMES
 from ...replies import outcome_name
-from ...what_if import differs, what_if
+from ...what_if import differs, gathered, what_if
 from ...what_if_report import savings_lines
+from ...wire import first_error
 from ..access import COOKIE, named
-from ..audit import CallFilter, Changed, SessionFilter, call_of
+from ..audit import CallFilter, Changed, SessionFilter, explained
 from ..models import Verification
 from ..problems import Json
 from ..service import Reader, Service, SessionId, Worker, service_of
@@ -40,7 +38,6 @@ PAGE = 50
 SHOWN_DIFFERENCES = 200
 FORM_BYTES = 4_096
 COOKIE_SECONDS = 12 * 3600
-OUTCOMES = ("within-budget", "paged", "protected-overflow", "recovery", "aborted", "inactive")
 NO_PAGES = ("/v1", "/healthz", "/readyz", "/metrics", "/openapi.json")
 _NO_ZONE = re.compile(r"\d{4}-\d\d-\d\d(T[\d:.]+)?", re.ASCII)
 F = TypeVar("F", SessionFilter, CallFilter)
@@ -110,20 +107,15 @@ async def log_out() -> Response:
 def sessions(request: Request, service: Worker, token: Reader) -> Response:
     """Sessions, with search and filters."""
     wanted = _filled_in(SessionFilter, request)
-    prefix = prefix_within(token.prefix, wanted.prefix)
-    rows, following = [], None
-    if prefix is not None:
-        found = service.log.find_sessions(
-            wanted.query(prefix), cursor=wanted.cursor, limit=min(wanted.limit, PAGE)
-        )
-        rows, following = found.rows, found.next
-    return page("sessions", service=service, rows=rows, wanted=wanted, next=_further(wanted, following))
+    found = wanted.found(service.log, token, PAGE)
+    following = _further(wanted, found.next)
+    return page("sessions", service=service, rows=found.rows, wanted=wanted, next=following)
 
 
 @routes.get("/sessions/{session_id:path}/calls/{call}")
 def call(service: Worker, token: Reader, session_id: SessionId, call: str) -> Response:
     """The postmortem of a provider call."""
-    postmortem = _explained(service.log, named(token, session_id), call)
+    postmortem = explained(service.log, named(token, session_id), call)
     return page(
         "call",
         service=service,
@@ -143,7 +135,7 @@ def call(service: Worker, token: Reader, session_id: SessionId, call: str) -> Re
 def compare(service: Worker, token: Reader, session_id: SessionId, first: str, second: str) -> Response:
     """Two provider calls side by side."""
     named(token, session_id)
-    sides = [_explained(service.log, session_id, each) for each in (first, second)]
+    sides = [explained(service.log, session_id, each) for each in (first, second)]
     return page(
         "compare", service=service, session_id=session_id, sides=sides, lines=compared(sides[0], sides[1])
     )
@@ -152,43 +144,36 @@ def compare(service: Worker, token: Reader, session_id: SessionId, first: str, s
 @routes.get("/sessions/{session_id:path}/timeline")
 def timeline(service: Worker, token: Reader, session_id: SessionId, cursor: str | None = None) -> Response:
     """Every event of a session."""
-    session = service.log.session(named(token, session_id))
+    service.log.session(named(token, session_id))
     found = service.log.timeline(session_id, cursor=cursor, limit=PAGE * 4)
     following = None if found.next is None else "?" + urlencode({"cursor": found.next})
-    return page(
-        "timeline", service=service, session=session, session_id=session_id, events=found.rows, next=following
-    )
+    return page("timeline", service=service, session_id=session_id, events=found.rows, next=following)
 
 
 @routes.get("/sessions/{session_id:path}/what-if")
 def what_if_page(service: Worker, token: Reader, session_id: SessionId, request: Request) -> Response:
     """Every call of a session decided again with other settings."""
-    session = service.log.session(named(token, session_id))
+    service.log.session(named(token, session_id))
     given = {name: value for name, value in request.query_params.items() if value}
     wrong = incomplete = None
     calls: list[Reconsidered] = []
-    considered = 0
     if given:
         try:
-            for again in what_if(service.log, session_id, _change(given)):
-                considered += 1
-                if differs(again):
-                    calls.append(again)
+            change = Changed.model_validate(given).change()
         except ValidationError as error:
-            first = error.errors()[0]
-            wrong = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-        except IncompleteLog as error:
-            incomplete = str(error)
+            wrong = first_error(error.errors())
+        else:
+            calls, incomplete = gathered(what_if(service.log, session_id, change))
+    differing = [call for call in calls if differs(call)]
     return page(
         "what_if",
         service=service,
-        session=session,
         session_id=session_id,
         given=given,
         policies=list(OnInvalidStructure),
-        calls=list(islice(calls, SHOWN_DIFFERENCES)),
-        differing=len(calls),
-        considered=considered,
+        calls=differing[:SHOWN_DIFFERENCES],
+        differing=len(differing),
+        considered=len(calls),
         incomplete=incomplete,
         wrong=wrong,
         name=outcome_name,
@@ -233,11 +218,6 @@ def tail(service: Worker, token: Reader, session: str | None = None) -> Response
     return page("tail", service=service, session_id=session or "")
 
 
-def _explained(log: EventLog, session_id: str, call: str) -> Postmortem:
-    log.session(session_id)
-    return explain(log, call_of(log, session_id, call))
-
-
 def _filled_in(kind: type[F], request: Request) -> F:
     """A form that somebody filled in: empty fields were left out, times without a zone are UTC."""
     given = {name: value.strip() for name, value in request.query_params.items() if value.strip()}
@@ -248,10 +228,6 @@ def _filled_in(kind: type[F], request: Request) -> F:
         return kind.model_validate(given)
     except ValidationError as error:
         raise RequestValidationError(error.errors()) from None
-
-
-def _change(given: Mapping[str, str]) -> Change:
-    return Changed.model_validate(given).change()
 
 
 def _own(target: str) -> str:
