@@ -97,6 +97,16 @@ class Projection:
         """Estimated tokens of the messages behind a slot."""
         return self._slots.tokens[self.length] - self._slots.tokens[slot + 1]
 
+    def status_total(self) -> float | None:
+        """What a host's status line counts: the newest provider total, and estimates of what came after it.
+
+        ``None`` while no message carries such a total.
+        """
+        newest = self.last_measured()
+        if newest is None:
+            return None
+        return (self.message(newest).reported_tokens or 0) + self.tokens_after(newest)
+
     def appended(self, entries: Iterable[EntryRef]) -> Projection:
         """This projection with the messages of further entries, none of which changes an earlier one."""
         slots, length = self._slots, self.length

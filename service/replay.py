@@ -10,7 +10,6 @@ from context_paging.domain.conversation import Conversation
 from context_paging.domain.cut import Frontier
 from context_paging.domain.entries import Entry
 from context_paging.domain.events import ContextAborted, ContextSelected
-from context_paging.domain.projection import Projection
 
 from .replies import ContextReply
 from .session import Session
@@ -160,7 +159,7 @@ def _call(
         system_prompt=options.system_prompt,
         tools=options.tools,
         context_window=options.context_window,
-        usage_tokens=_status_total(session.state.stored) if options.recorded_usage else None,
+        usage_tokens="stored" if options.recorded_usage else None,
     )
     conversation = session.state.conversation
     history = conversation.last.input_tokens if conversation.last else 0
@@ -231,10 +230,3 @@ def _sliding_parts(conversation: Conversation, budget: float) -> list[tuple[obje
     while parts and parts[-1][2] == "toolResult":
         parts.pop()
     return [(fingerprint, tokens) for fingerprint, tokens, _ in reversed(parts)]
-
-
-def _status_total(stored: Projection | None) -> float | None:
-    newest = None if stored is None else stored.last_measured()
-    if stored is None or newest is None:
-        return None
-    return (stored.message(newest).reported_tokens or 0) + stored.tokens_after(newest)

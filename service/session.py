@@ -11,7 +11,8 @@ from datetime import UTC, datetime
 from os import PathLike
 from pathlib import Path
 from secrets import token_hex
-from typing import Any, Literal, Protocol
+from types import TracebackType
+from typing import Any, Literal, Protocol, Self
 
 from context_paging.domain.decide import decide, fold, trim_target_warning
 from context_paging.domain.entries import Entry, context_message
@@ -165,7 +166,7 @@ class Session:
         system_prompt: str = "",
         tools: Iterable[Mapping[str, Any]] = (),
         context_window: float | None = None,
-        usage_tokens: float | None = None,
+        usage_tokens: float | Literal["stored"] | None = None,
     ) -> ContextReply:
         """The host is about to call the provider.
 
@@ -174,7 +175,8 @@ class Session:
                 Messages must not be changed after they were passed.
             tools: active tool definitions: ``name``, ``description``, ``parameters``.
             context_window: the model's window in tokens, if known.
-            usage_tokens: the host's status total in tokens, if known.
+            usage_tokens: the host's status total in tokens, if known; ``"stored"`` for hosts without one:
+                the newest total that a stored response carries, and estimates of what was stored after it.
 
         Raises:
             InvalidMessage: a message cannot be read; nothing has changed.
@@ -191,7 +193,7 @@ class Session:
         system_prompt: str,
         tools: Iterable[Mapping[str, Any]],
         context_window: float | None,
-        usage_tokens: float | None,
+        usage_tokens: float | Literal["stored"] | None,
     ) -> ContextReply:
         outgoing = self._stored.messages() if messages is None else messages
         call_id = self._new_id()
@@ -201,6 +203,10 @@ class Session:
             self._call_id = call_id
             return context_reply(events, call_id, outgoing, None, self._state)
         reused, appended = self._outgoing.changes(outgoing, self._state.requested, self._digest)
+        warning = trim_target_warning(self._state)
+        state, refreshed = self._fold(self._state, [*([warning] if warning else []), *self._refreshed()])
+        if usage_tokens == "stored":
+            usage_tokens = None if state.stored is None else state.stored.status_total()
         request = ContextRequested(
             reused=reused,
             appended=appended,
@@ -208,9 +214,8 @@ class Session:
             context_window=context_window,
             usage_tokens=usage_tokens,
         )
-        warning = trim_target_warning(self._state)
-        new = outgoing[reused:]
-        events = self._commit([*([warning] if warning else []), *self._refreshed(), request], call_id, new)
+        state, decided = self._fold(state, [request])
+        events = self._store(state, [*refreshed, *decided], call_id, outgoing[reused:])
         self._outgoing.remember(outgoing, reused, append_only=messages is None)
         self._call_id = call_id
         outcome = events[-1]
@@ -322,6 +327,17 @@ class Session:
     def shut_down(self) -> Reply:
         """The host closed the session."""
         return self._take(SessionShutDown())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.shut_down()
 
     def _take(
         self, event: Event, *, refresh: bool = False, call_id: str | None = None, content: Any = None

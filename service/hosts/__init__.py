@@ -1,0 +1,1 @@
+"""Context paging at home in agent hosts: one module a host, over one core."""

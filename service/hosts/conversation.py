@@ -1,0 +1,273 @@
+"""One conversation of a host that passes its whole list of messages before each provider call.
+
+The list is compared with that of the call before: only what is new is read and stored. Where a list was
+changed, the stored session branches off, so that a cut before that place stays.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from operator import is_
+from threading import Lock
+from typing import Any, Generic
+
+from context_paging.domain.messages import Message, tool_calls
+from context_paging.domain.recovery.errors import RecoveryRefused
+
+from ..replies import ContextReply
+from ..session import Session
+from .conversion import Converter, H, same_content
+from .layout import Assembly, Layout, assembly_parts
+
+
+@dataclass(frozen=True, slots=True)
+class Paged(Generic[H]):
+    """What goes out in one provider call.
+
+    Attributes:
+        messages: in order; the host's own objects wherever they go out whole.
+        stable: how many of the leading ones are those of the call before.
+        reply: the session's answer: outcome, notifications, numbers.
+    """
+
+    messages: list[H]
+    stable: int
+    reply: ContextReply
+
+
+class HostConversation(Generic[H]):
+    """A session that is given whole lists of host messages. Calls from several threads wait for each other.
+
+    Messages are kept by reference and must not be changed afterwards.
+    """
+
+    def __init__(self, session: Session, converter: Converter[H]) -> None:
+        self.session = session
+        self._converter = converter
+        self._lock = Lock()
+        self._layout: Layout[H] = Layout([], [], [], [])
+        self._entry_ids: list[str] = []
+        self._tool_names: dict[str, str] = {}
+        self._count = 0
+        self._response: list[dict[str, Any]] = []
+        self._waiting = False
+        self._sent: list[H] = []
+
+    def page(
+        self,
+        messages: Sequence[H],
+        *,
+        system_prompt: str = "",
+        tools: Iterable[Mapping[str, Any]] = (),
+        context_window: float | None = None,
+        transient: Sequence[H] = (),
+    ) -> Paged[H]:
+        """What goes out of ``messages``, and of ``transient`` ones behind them that this call alone has.
+
+        Args:
+            system_prompt: what goes out besides the messages.
+            tools: active tool definitions: ``name``, ``description``, ``parameters``.
+            context_window: the model's window in tokens, if known.
+
+        Raises:
+            ContextAbortedError: the provider must not be called.
+            InvalidHostMessage: a message cannot be read; nothing has changed.
+            LogUnavailable, SessionConflict: the log did not take the events.
+        """
+        with self._lock:
+            self._take_in(messages)
+            layout, outgoing = self._with_transient(transient) if transient else (self._layout, None)
+            resident = [*([system_prompt] if system_prompt else []), *self._resident_texts(layout)]
+            reply = self.session.context(
+                outgoing,
+                system_prompt="\n".join(resident),
+                tools=tools,
+                context_window=context_window,
+                usage_tokens="stored",
+            )
+            stored = self.session.stored.messages() if outgoing is None else outgoing
+            parts = assembly_parts(reply.sent, partial(_position, stored))
+            sent = Assembly(layout, self._converter).assemble(parts)
+            self._waiting = True
+            stable = _common(self._sent, sent)
+            self._sent = sent
+            return Paged(sent, stable, reply)
+
+    def responded(self, response: Sequence[H], usage: Mapping[str, Any] | None = None) -> None:
+        """The provider answered the last call with messages that will be in the next list.
+
+        ``usage`` is what it reported (`usage_counters`), where the messages do not hold it.
+
+        Raises:
+            InvalidHostMessage: a message cannot be read; nothing has changed.
+            LogUnavailable, SessionConflict: the log did not take the events.
+        """
+        with self._lock:
+            made = self._read(response)
+            for _, messages in made:
+                for message in messages:
+                    if usage is not None and message["role"] == "assistant":
+                        message["usage"] = dict(usage)
+            first = len(self._entry_ids)
+            answers = (messages for _, messages in made if any(m["role"] == "assistant" for m in messages))
+            self._response = next(answers, [])
+            self._store(made)
+            self._end_turn(first)
+
+    def tool(self, name: str, parameters: Any) -> str:
+        """What a recovery tool answers, as text for the model, also where it refuses.
+
+        Raises:
+            LogUnavailable, SessionConflict: the log did not take the events.
+        """
+        with self._lock:
+            try:
+                return self.session.tool(name, parameters).text
+            except RecoveryRefused as refused:
+                return f"{refused.told_code}: {refused}"
+
+    def close(self) -> None:
+        """The host is done with the conversation."""
+        with self._lock:
+            self.session.shut_down()
+
+    def _take_in(self, messages: Sequence[H]) -> None:
+        kept = self._unchanged(messages)
+        read = self._read(messages[self._layout.start(kept) :])
+        same = 0
+        while same < len(read) and kept + same < len(self._layout.ends):
+            if not self._is_stored(kept + same, *read[same]):
+                break
+            same += 1
+        # The host's newest objects stand for those it passed before.
+        renewed = [message for unit, _ in read[:same] for message in unit]
+        if renewed:
+            start = self._layout.start(kept)
+            self._layout.host[start : start + len(renewed)] = renewed
+        if kept + same < len(self._layout.ends):
+            self._layout.truncate(kept + same)
+            del self._entry_ids[self._layout.first(len(self._layout.ends)) :]
+            self.session.stored.move_to(self._entry_ids[-1] if self._entry_ids else None)
+        first = len(self._entry_ids)
+        self._store(read[same:])
+        if self._waiting:
+            self._end_turn(first)
+
+    def _unchanged(self, messages: Sequence[H]) -> int:
+        """How many leading units are made of the very objects that they were made of."""
+        host, ends = self._layout.host, self._layout.ends
+        shorter = min(len(host), len(messages))
+        same = shorter if all(map(is_, host, messages)) else _identical(host, messages)
+        units = bisect_right(ends, same)
+        # The newest unit may go on with what is new.
+        if units and self._converter.extent(messages, self._layout.start(units - 1)) != ends[units - 1]:
+            units -= 1
+        return units
+
+    def _read(self, messages: Sequence[H]) -> list[tuple[Sequence[H], list[dict[str, Any]]]]:
+        """Units, and what they make. Nothing has changed when one cannot be read."""
+        units = []
+        names = self._tool_names
+        position = 0
+        while position < len(messages):
+            end = self._converter.extent(messages, position)
+            unit = messages[position:end]
+            made = self._converter.convert(unit, names)
+            for message in made:
+                if message["role"] == "assistant":
+                    names.update((call["id"], call["name"]) for call in tool_calls(message))
+            units.append((unit, made))
+            position = end
+        return units
+
+    def _is_stored(self, unit: int, messages: Sequence[H], made: Sequence[Message]) -> bool:
+        layout = self._layout
+        if len(messages) != layout.ends[unit] - layout.start(unit):
+            return False
+        stored = self.session.stored.messages()[layout.first(unit) : layout.lasts[unit]]
+        before = self._converter.resident_text(layout.messages(unit))
+        if before != self._converter.resident_text(messages):
+            return False
+        return len(stored) == len(made) and all(map(same_content, stored, made))
+
+    def _store(self, read: Sequence[tuple[Sequence[H], list[dict[str, Any]]]]) -> None:
+        entries = []
+        for unit, made in read:
+            self._layout.add(unit, len(made), resident=self._converter.resident_text(unit) is not None)
+            for message in self._known_response(made):
+                if "timestamp" not in message:
+                    self._count += 1
+                    # No two messages have the same one, so that each can be told from all others.
+                    message["timestamp"] = self._count
+                entry_id = f"m{message['timestamp']}"
+                if entry_id in self.session.stored.entries:
+                    self._count += 1
+                    entry_id = f"m{self._count}"
+                parent = self._entry_ids[-1] if self._entry_ids else None
+                entries.append({"type": "message", "id": entry_id, "parentId": parent, "message": message})
+                self._entry_ids.append(entry_id)
+        if entries:
+            self.session.append(entries)
+
+    def _known_response(self, made: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The same messages; those of the last response with what the provider reported of it."""
+        known = self._response
+        if known and len(known) == len(made) and all(map(same_content, known, made)):
+            return known
+        return made
+
+    def _end_turn(self, first: int) -> None:
+        messages = self.session.stored.messages()
+        for position in range(first, len(self._entry_ids)):
+            if messages[position].get("role") == "assistant":
+                self._waiting = False
+                self.session.turn_end(self._entry_ids[position])
+                return
+
+    def _with_transient(self, transient: Sequence[H]) -> tuple[Layout[H], list[Message]]:
+        layout = self._layout.copy()
+        outgoing = list(self.session.stored.messages())
+        for unit, made in self._read(transient):
+            layout.add(unit, len(made), resident=self._converter.resident_text(unit) is not None)
+            for message in made:
+                message["timestamp"] = -len(outgoing)
+                outgoing.append(message)
+        return layout, outgoing
+
+    def _resident_texts(self, layout: Layout[H]) -> list[str]:
+        texts = (self._converter.resident_text(layout.messages(unit)) for unit in layout.residents)
+        return [text for text in texts if text]
+
+
+def _position(messages: Sequence[Message], timestamp: Any) -> int:
+    # From the end: only the newest are asked for.
+    backwards = range(len(messages) - 1, -1, -1)
+    return next(position for position in backwards if messages[position]["timestamp"] == timestamp)
+
+
+def _identical(known: Sequence[H], messages: Sequence[H]) -> int:
+    """How many leading messages are the same objects."""
+    return next(
+        (n for n, pair in enumerate(zip(known, messages, strict=False)) if pair[0] is not pair[1]),
+        min(len(known), len(messages)),
+    )
+
+
+def _common(before: Sequence[H], sent: Sequence[H]) -> int:
+    """How many leading messages are the same, as objects or in what they hold."""
+    count = 0
+    for one, other in zip(before, sent, strict=False):
+        if one is not other and not _equal(one, other):
+            break
+        count += 1
+    return count
+
+
+def _equal(one: Any, other: Any) -> bool:
+    try:
+        return bool(one == other)
+    except Exception:
+        return False
