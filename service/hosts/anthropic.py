@@ -1,5 +1,6 @@
-"""Anthropic message lists: what goes into ``messages.create``. Needs no package: the SDK's objects are read as
-they are.
+"""Anthropic message lists: what goes into ``messages.create``.
+
+Needs no package: objects of the SDK are read as they are.
 
 A user message may hold tool results and text; each result is a message of its own here, and text behind
 results is a request of the user, unless it is marked up as a reminder of the program (``<tag>…</tag>``).

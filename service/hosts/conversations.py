@@ -18,8 +18,10 @@ MOST_LIVE = 1_000
 
 
 class Conversations(Generic[H]):
-    """Conversations by their ids. The one that was not heard of for longest is let go when there are too many:
-    should it go on, it does so without a cut.
+    """Conversations by their ids.
+
+    When there are too many, the one that was not heard of for longest is let go: should it go on, it does so
+    without a cut.
 
     Args:
         host: names the host in the log.

@@ -2,7 +2,7 @@
 
 A unit is a stretch of the host's list that is read together: one message, or several items that one model
 response came in. It makes no messages (a system prompt), one, or several (tool results that the host keeps in
-one message). What a unit has of instructions is resident input: it always goes out, whatever leaves the window.
+one message). What a unit has of instructions is resident input: it always goes out.
 """
 
 from __future__ import annotations
