@@ -79,6 +79,11 @@ def user_message(content: Any) -> dict[str, Any]:
     return {"role": "user", "content": content}
 
 
+def program_message(content: str) -> dict[str, Any]:
+    """What the program tells the model by itself: no request of the user, and evicted when its turn comes."""
+    return {"role": "bashExecution", "command": "", "output": content}
+
+
 def assistant_message(
     content: list[dict[str, Any]], usage: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
