@@ -143,24 +143,24 @@ class HostConversation(Generic[H]):
                 break
             same += 1
         # The host's newest objects stand for those it passed before.
-        renewed = [message for unit, _ in read[:same] for message in unit]
-        if renewed:
-            start = self._layout.start(kept)
-            self._layout.host[start : start + len(renewed)] = renewed
+        end = self._layout.start(kept + same)
+        self._layout.host[:end] = messages[:end]
+        first = len(self._entry_ids)
+        if same < len(read) and kept + same == len(self._layout.ends) - 1:
+            same += self._grown(*read[same])
         if kept + same < len(self._layout.ends):
             self._layout.truncate(kept + same)
             del self._entry_ids[self._layout.first(len(self._layout.ends)) :]
             self.session.stored.move_to(self._entry_ids[-1] if self._entry_ids else None)
-        first = len(self._entry_ids)
+            first = len(self._entry_ids)
         self._store(read[same:])
         if self._waiting:
             self._end_turn(first)
 
     def _unchanged(self, messages: Sequence[H]) -> int:
-        """How many leading units are made of the very objects that they were made of."""
-        host, ends = self._layout.host, self._layout.ends
-        shorter = min(len(host), len(messages))
-        same = shorter if all(map(is_, host, messages)) else _identical(host, messages)
+        """How many leading units are made of the same objects as before, or of equal ones."""
+        ends = self._layout.ends
+        same = _common(self._layout.host, messages)
         units = bisect_right(ends, same)
         # The newest unit may go on with what is new.
         if units and self._converter.extent(messages, self._layout.start(units - 1)) != ends[units - 1]:
@@ -193,22 +193,41 @@ class HostConversation(Generic[H]):
             return False
         return len(stored) == len(made) and all(map(same_content, stored, made))
 
+    def _grown(self, unit: Sequence[H], made: list[dict[str, Any]]) -> bool:
+        """Take in what the newest unit has become, if it is the old one with further messages."""
+        newest = len(self._layout.ends) - 1
+        stored = self.session.stored.messages()[self._layout.first(newest) :]
+        old = self._layout.messages(newest)
+        if not stored or len(stored) >= len(made) or not all(map(same_content, stored, made)):
+            return False
+        if self._converter.resident_text(old) != self._converter.resident_text(unit):
+            return False
+        further = made[len(stored) :]
+        self._layout.grow(unit, len(further))
+        self._append(further)
+        return True
+
     def _store(self, read: Sequence[tuple[Sequence[H], list[dict[str, Any]]]]) -> None:
-        entries = []
+        entries: list[dict[str, Any]] = []
         for unit, made in read:
             self._layout.add(unit, len(made), resident=self._converter.resident_text(unit) is not None)
-            for message in self._known_response(made):
-                if "timestamp" not in message:
-                    self._count += 1
-                    # No two messages have the same one, so that each can be told from all others.
-                    message["timestamp"] = self._count
-                entry_id = f"m{message['timestamp']}"
-                if entry_id in self.session.stored.entries:
-                    self._count += 1
-                    entry_id = f"m{self._count}"
-                parent = self._entry_ids[-1] if self._entry_ids else None
-                entries.append({"type": "message", "id": entry_id, "parentId": parent, "message": message})
-                self._entry_ids.append(entry_id)
+            entries += self._known_response(made)
+        self._append(entries)
+
+    def _append(self, messages: Sequence[dict[str, Any]]) -> None:
+        entries = []
+        for message in messages:
+            if "timestamp" not in message:
+                self._count += 1
+                # No two messages have the same one, so that each can be told from all others.
+                message["timestamp"] = self._count
+            entry_id = f"m{message['timestamp']}"
+            if entry_id in self.session.stored.entries:
+                self._count += 1
+                entry_id = f"m{self._count}"
+            parent = self._entry_ids[-1] if self._entry_ids else None
+            entries.append({"type": "message", "id": entry_id, "parentId": parent, "message": message})
+            self._entry_ids.append(entry_id)
         if entries:
             self.session.append(entries)
 
@@ -248,18 +267,12 @@ def _position(messages: Sequence[Message], timestamp: Any) -> int:
     return next(position for position in backwards if messages[position]["timestamp"] == timestamp)
 
 
-def _identical(known: Sequence[H], messages: Sequence[H]) -> int:
-    """How many leading messages are the same objects."""
-    return next(
-        (n for n, pair in enumerate(zip(known, messages, strict=False)) if pair[0] is not pair[1]),
-        min(len(known), len(messages)),
-    )
-
-
-def _common(before: Sequence[H], sent: Sequence[H]) -> int:
+def _common(before: Sequence[H], now: Sequence[H]) -> int:
     """How many leading messages are the same, as objects or in what they hold."""
+    if all(map(is_, before, now)):
+        return min(len(before), len(now))
     count = 0
-    for one, other in zip(before, sent, strict=False):
+    for one, other in zip(before, now, strict=False):
         if one is not other and not _equal(one, other):
             break
         count += 1

@@ -48,6 +48,12 @@ class Layout(Generic[H]):
         self.ends.append(len(self.host))
         self.lasts.append((self.lasts[-1] if self.lasts else 0) + made)
 
+    def grow(self, unit: Sequence[H], made: int) -> None:
+        """Let the newest unit be this one, which made further messages behind those of before."""
+        self.host[self.start(len(self.ends) - 1) :] = unit
+        self.ends[-1] = len(self.host)
+        self.lasts[-1] += made
+
     def truncate(self, units: int) -> None:
         """Leave only the first ``units`` units."""
         if units < len(self.ends):

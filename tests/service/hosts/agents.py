@@ -80,6 +80,15 @@ def check(script: Script, *, cuts: int = 1) -> None:
         assert any(QUESTION in message for message in request)
 
 
+def check_goes_on(script: Script) -> None:
+    """What must hold of a further question: it is asked in the window of the one before."""
+    before, request = script.requests[-2:]
+    # The turn before may have left the window as a whole.
+    assert before[-1] in request or not any("14.25 metres" in message for message in request)
+    assert any("outside this 2,000-token window" in message for message in request[:2])
+    assert len(request) <= len(before) + 2
+
+
 def as_json(value: Any) -> str:
     """A message as it is sent."""
     return json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,8 +23,6 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from pydantic import PrivateAttr
 
-from context_paging.domain.events import ContextSelected
-from context_paging.service.hosts.conversation import HostConversation
 from context_paging.service.hosts.langchain import ContextPagingMiddleware, LangChainConverter
 from context_paging.service.log import EventLog
 from context_paging.service.paging import ContextPaging, PagingSettings
@@ -33,7 +30,8 @@ from context_paging.service.replies import ContextAbortedError
 
 from .agents import BUDGET, QUESTION, Call, Script, as_json, check, file_text
 from .forms import check_chat
-from .scripts import Model, Results, Step, User, calls_of, conversations
+from .histories import check_history
+from .scripts import Model, Results, Step, User, conversations
 
 
 class ScriptedModel(BaseChatModel):
@@ -152,32 +150,22 @@ def write(step: Step) -> list[BaseMessage]:
             return [ToolMessage(text, tool_call_id=call) for call, text in answers]
 
 
-@given(steps=conversations(), repaired=conversations(broken=True))
+def _history(steps: list[Step]) -> list[BaseMessage]:
+    return [SystemMessage("Be brief."), *(message for step in steps for message in write(step))]
+
+
+def _check(messages: list[BaseMessage]) -> None:
+    sent: Any = convert_to_openai_messages(messages)
+    assert sent[0]["role"] == "system"
+    check_chat(sent)
+
+
+def _wire(messages: list[BaseMessage]) -> list[str]:
+    return [message.model_dump_json(exclude={"id"}) for message in messages]
+
+
+@given(steps=conversations(), broken=conversations(broken=True))
 @settings(deadline=None)
-def test_any_history_goes_out_valid_and_stable(steps: list[Step], repaired: list[Step]) -> None:
-    for script, policy in ((steps, "abort"), (repaired, "repair")):
-        settings = PagingSettings(token_budget=1_500, on_invalid_structure=policy)
-        conversation = HostConversation(ContextPaging(settings=settings).session("s"), LangChainConverter())
-        before: list[str] = []
-        notice: Any = None
-        for count in calls_of(script):
-            messages: list[BaseMessage] = [SystemMessage("Be brief.")]
-            messages += [message for step in script[:count] for message in write(step)]
-            untouched = copy.deepcopy(messages)
-            try:
-                paged = conversation.page(messages)
-            except ContextAbortedError as error:
-                if error.aborted.code != "ACTIVE_REQUEST_TOO_LARGE":
-                    raise
-                continue
-            assert messages == untouched
-            sent: Any = convert_to_openai_messages(paged.messages)
-            assert sent[0]["role"] == "system"
-            check_chat(sent)
-            outcome = paged.reply.outcome
-            assert isinstance(outcome, ContextSelected)
-            shown = [message.model_dump_json(exclude={"id"}) for message in paged.messages]
-            if outcome.mode in ("paged", "within-budget"):
-                if notice == outcome.notice and policy == "abort":
-                    assert shown[: len(before)] == before
-                before, notice = shown, outcome.notice
+def test_any_history_goes_out_valid_and_stable(steps: list[Step], broken: list[Step]) -> None:
+    for script, policy in ((steps, "abort"), (broken, "repair")):
+        check_history(LangChainConverter(), script, policy, write=_history, check=_check, wire=_wire)

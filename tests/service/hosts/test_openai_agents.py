@@ -13,7 +13,7 @@ from context_paging.service.hosts.openai_agents import PagedSession
 from context_paging.service.paging import ContextPaging, PagingSettings
 from context_paging.service.replies import ContextAbortedError
 
-from .agents import BUDGET, FILES, QUESTION, Call, Script, as_json, check, file_text
+from .agents import BUDGET, FILES, QUESTION, Call, Script, as_json, check, check_goes_on, file_text
 from .forms import check_items
 
 
@@ -102,9 +102,7 @@ def test_the_next_run_goes_on_in_the_same_window() -> None:
 
     _run(session, script, "And then?")
 
-    before, request = script.requests[-2:]
-    assert request[: len(before)] == before
-    assert len(request) == len(before) + 2
+    check_goes_on(script)
 
 
 def test_a_filter_of_the_program_comes_first() -> None:

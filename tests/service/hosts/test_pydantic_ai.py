@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 from typing import Any
 
 import pytest
@@ -25,14 +24,13 @@ from pydantic_ai.messages import (
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.usage import RequestUsage, UsageLimits
 
-from context_paging.domain.events import ContextSelected
-from context_paging.service.hosts.conversation import HostConversation
 from context_paging.service.hosts.pydantic_ai import ContextPagingCapability, PydanticAIConverter
 from context_paging.service.paging import ContextPaging, PagingSettings
 from context_paging.service.replies import ContextAbortedError
 
-from .agents import BUDGET, FILES, QUESTION, Call, Script, as_json, check, file_text
-from .scripts import Model, Results, Step, User, calls_of, conversations
+from .agents import BUDGET, FILES, QUESTION, Call, Script, as_json, check, check_goes_on, file_text
+from .histories import check_history
+from .scripts import Model, Results, Step, User, conversations
 
 
 def wire(messages: list[ModelMessage]) -> list[str]:
@@ -112,8 +110,7 @@ def test_a_second_run_goes_on_in_the_same_window() -> None:
 
     asyncio.run(agent.run("And then?", message_history=first.all_messages(), usage_limits=unlimited))
 
-    before, request = script.requests[-2:]
-    assert request[: len(before)] == before
+    check_goes_on(script)
 
 
 def test_a_request_that_cannot_be_made_to_fit_raises_and_says_what_to_do() -> None:
@@ -146,30 +143,13 @@ def write(steps: list[Step]) -> list[ModelMessage]:
     return [*messages, ModelRequest(parts=parts)] if parts else messages
 
 
-@given(steps=conversations(), repaired=conversations(broken=True))
+def _check(messages: list[ModelMessage]) -> None:
+    check_messages(messages)
+    assert any("Be brief." in message for message in wire(messages)[:2])
+
+
+@given(steps=conversations(), broken=conversations(broken=True))
 @settings(deadline=None)
-def test_any_history_goes_out_valid_and_stable(steps: list[Step], repaired: list[Step]) -> None:
-    for script, policy in ((steps, "abort"), (repaired, "repair")):
-        settings = PagingSettings(token_budget=1_500, on_invalid_structure=policy)
-        conversation = HostConversation(ContextPaging(settings=settings).session("s"), PydanticAIConverter())
-        before: list[str] = []
-        notice: Any = None
-        for count in calls_of(script):
-            messages = write(script[:count])
-            untouched = copy.deepcopy(messages)
-            try:
-                paged = conversation.page(messages)
-            except ContextAbortedError as error:
-                if error.aborted.code != "ACTIVE_REQUEST_TOO_LARGE":
-                    raise
-                continue
-            assert messages == untouched
-            check_messages(paged.messages)
-            shown = wire(paged.messages)
-            assert any("Be brief." in message for message in shown[:2])
-            outcome = paged.reply.outcome
-            assert isinstance(outcome, ContextSelected)
-            if outcome.mode in ("paged", "within-budget"):
-                if notice == outcome.notice and policy == "abort":
-                    assert shown[: len(before)] == before
-                before, notice = shown, outcome.notice
+def test_any_history_goes_out_valid_and_stable(steps: list[Step], broken: list[Step]) -> None:
+    for script, policy in ((steps, "abort"), (broken, "repair")):
+        check_history(PydanticAIConverter(), script, policy, write=write, check=_check, wire=wire)
