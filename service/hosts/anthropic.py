@@ -127,6 +127,7 @@ class AnthropicMessages(MessageList[AnthropicMessage]):
         options = {"host": "anthropic", **session_options}
         super().__init__(paging.session(session_id, **options), AnthropicConverter(), recovery_tools)
         self._cache_marks = cache_marks
+        self._own_marks = False
         self.tools = [
             {"name": tool["name"], "description": tool["description"], "input_schema": tool["parameters"]}
             for tool in self.recovery_tools
@@ -155,12 +156,14 @@ class AnthropicMessages(MessageList[AnthropicMessage]):
             context_window=context_window,
             transient=transient,
         )
-        sent: list[AnthropicMessage] = paged.messages
+        sent = list(paged.messages)
         prompt: Any = system if system is None or isinstance(system, str) else list(system)
-        if self._cache_marks and not any(map(_marked, sent)):
+        # What is as it was in the call before was looked at then.
+        own_marks = any(map(_marked, sent[paged.stable :])) or (self._own_marks and paged.stable > 0)
+        self._own_marks = own_marks
+        if self._cache_marks and not own_marks:
             prompt = _marked_system(prompt)
-            ends = {len(sent) - len(transient) - 1, paged.stable - 1} if sent else set()
-            for position in ends:
+            for position in {len(sent) - len(transient) - 1, paged.stable - 1}:
                 if position >= 0:
                     sent[position] = _with_mark(sent[position])
         return AnthropicRequest(sent, prompt, offered, paged.reply)
