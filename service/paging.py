@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+from weakref import WeakSet
 
 from context_paging.domain.errors import ContextPagingError
 from context_paging.domain.estimation import TokenEstimator
@@ -17,7 +19,7 @@ from context_paging.domain.repair import OnInvalidStructure
 from context_paging.domain.settings import DEFAULT_TOKEN_BUDGET
 
 from .config import log_location, log_options
-from .log import EventLog, LogOptions
+from .log import EventLog, LogOptions, SessionConflict
 from .session import Session
 from .telemetry import SILENT, Telemetry
 
@@ -96,6 +98,7 @@ class ContextPaging:
         self._estimator = estimator
         self._analyzer = analyzer
         self._telemetry = telemetry
+        self._sessions: WeakSet[Session] = WeakSet()
 
     @classmethod
     def open(
@@ -159,12 +162,18 @@ class ContextPaging:
         chosen = self.settings if settings is None else settings
         source = chosen.source() if isinstance(chosen, PagingSettings) else chosen
         session.start(reason or ("resume" if sequence else "new"), global_settings=source)
+        self._sessions.add(session)
         return session
 
     def close(self) -> None:
-        """Bring everything to the log, and close it."""
-        if self.log is not None:
-            self.log.close()
+        """Shut down the sessions that are live, bring everything to the log, and close it."""
+        try:
+            for session in [session for session in self._sessions if session.live]:
+                with suppress(SessionConflict):
+                    session.shut_down()
+        finally:
+            if self.log is not None:
+                self.log.close()
 
     def __enter__(self) -> Self:
         return self

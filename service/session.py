@@ -109,12 +109,18 @@ class Session:
         self._outgoing = OutgoingMessages()
         self._tools = RecoveryTools(self._stored.entries.__getitem__, analyzer)
         self._call_id: str | None = None
+        self._live = False
         self._window: float | None = None
 
     @property
     def sequence(self) -> int:
         """The sequence of the session's last event in the log, as far as the session knows."""
         return self._sequence
+
+    @property
+    def live(self) -> bool:
+        """Whether it was started and not shut down since."""
+        return self._live
 
     @property
     def state(self) -> SessionState:
@@ -145,11 +151,15 @@ class Session:
             project_settings=_section(project_settings) if project_trusted else None,
             project_trusted=project_trusted,
         )
-        return self._take(started, refresh=True)
+        reply = self._take(started, refresh=True)
+        self._live = True
+        return reply
 
     def start_without_settings(self, reason: str, error: str) -> Reply:
         """The session started, but its settings could not be read: paging is off."""
-        return self._take(SettingsReadFailed(reason=reason, error=error), refresh=True)
+        reply = self._take(SettingsReadFailed(reason=reason, error=error), refresh=True)
+        self._live = True
+        return reply
 
     def append(self, entries: Iterable[Entry]) -> None:
         """The host stored entries; the last one is the new leaf. They are read at the next callback.
@@ -326,7 +336,9 @@ class Session:
 
     def shut_down(self) -> Reply:
         """The host closed the session."""
-        return self._take(SessionShutDown())
+        reply = self._take(SessionShutDown())
+        self._live = False
+        return reply
 
     def __enter__(self) -> Self:
         return self
@@ -337,7 +349,8 @@ class Session:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.shut_down()
+        if self._live:
+            self.shut_down()
 
     def _take(
         self, event: Event, *, refresh: bool = False, call_id: str | None = None, content: Any = None
