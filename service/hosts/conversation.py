@@ -269,8 +269,9 @@ def _position(messages: Sequence[Message], timestamp: Any) -> int:
 
 def _common(before: Sequence[H], now: Sequence[H]) -> int:
     """How many leading messages are the same, as objects or in what they hold."""
-    if all(map(is_, before, now)):
-        return min(len(before), len(now))
+    shorter = min(len(before), len(now))
+    if all(map(is_, before, now)) or _equal(list(before[:shorter]), list(now[:shorter])):
+        return shorter
     count = 0
     for one, other in zip(before, now, strict=False):
         if one is not other and not _equal(one, other):
