@@ -58,8 +58,9 @@ def messages(host: Host, count: int) -> Iterator[Any]:
 
 def measure(host: Host, count: int) -> dict[str, float]:
     """Medians in milliseconds."""
-    session = ContextPaging().session("bench")
-    conversation: HostConversation[Any] = HostConversation(session, host.converter)
+    paging = ContextPaging()
+    conversation: HostConversation[Any] = HostConversation(lambda: paging.session("bench"), host.converter)
+    session: Any = conversation.session
     inside = [0.0]
     context = session.context
 

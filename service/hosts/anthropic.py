@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ..paging import ContextPaging
@@ -125,7 +126,7 @@ class AnthropicMessages(MessageList[AnthropicMessage]):
         **session_options: Any,
     ) -> None:
         options = {"host": "anthropic", **session_options}
-        super().__init__(paging.session(session_id, **options), AnthropicConverter(), recovery_tools)
+        super().__init__(partial(paging.session, session_id, **options), AnthropicConverter(), recovery_tools)
         self._cache_marks = cache_marks
         self._own_marks = False
         self.tools = [

@@ -7,7 +7,8 @@ changed, the stored session branches off, so that a cut before that place stays.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from operator import is_
@@ -17,6 +18,7 @@ from typing import Any, Generic
 from context_paging.domain.messages import Message, tool_calls
 from context_paging.domain.recovery.errors import RecoveryRefused
 
+from ..log import SessionConflict
 from ..replies import ContextReply
 from ..session import Session
 from .conversion import Converter, H, same_content
@@ -41,13 +43,21 @@ class Paged(Generic[H]):
 class HostConversation(Generic[H]):
     """A session that is given whole lists of host messages. Calls from several threads wait for each other.
 
-    Messages are kept by reference and must not be changed afterwards.
+    Messages are kept by reference and must not be changed afterwards. Where somebody else (a program on another
+    machine) has gone on with the session in the log, the conversation begins anew behind that.
+
+    Args:
+        start: starts a session; called again to begin anew.
     """
 
-    def __init__(self, session: Session, converter: Converter[H]) -> None:
-        self.session = session
+    def __init__(self, start: Callable[[], Session], converter: Converter[H]) -> None:
+        self._start = start
         self._converter = converter
         self._lock = Lock()
+        self._begin(start())
+
+    def _begin(self, session: Session) -> None:
+        self.session = session
         self._layout: Layout[H] = Layout([], [], [], [])
         self._entry_ids: list[str] = []
         self._tool_names: dict[str, str] = {}
@@ -75,26 +85,15 @@ class HostConversation(Generic[H]):
         Raises:
             ContextAbortedError: the provider must not be called.
             InvalidHostMessage: a message cannot be read; nothing has changed.
-            LogUnavailable, SessionConflict: the log did not take the events.
+            LogUnavailable: the log did not take the events.
         """
+        definitions = list(tools)
         with self._lock:
-            self._take_in(messages)
-            layout, outgoing = self._with_transient(transient) if transient else (self._layout, None)
-            resident = [*([system_prompt] if system_prompt else []), *self._resident_texts(layout)]
-            reply = self.session.context(
-                outgoing,
-                system_prompt="\n".join(resident),
-                tools=tools,
-                context_window=context_window,
-                usage_tokens="stored",
-            )
-            stored = self.session.stored.messages() if outgoing is None else outgoing
-            parts = assembly_parts(reply.sent, partial(_position, stored))
-            sent = Assembly(layout, self._converter).assemble(parts)
-            self._waiting = True
-            stable = _common(self._sent, sent)
-            self._sent = sent
-            return Paged(sent, stable, reply)
+            try:
+                return self._page(messages, transient, system_prompt, definitions, context_window)
+            except SessionConflict:
+                self._begin(self._start())
+                return self._page(messages, transient, system_prompt, definitions, context_window)
 
     def responded(self, response: Sequence[H], usage: Mapping[str, Any] | None = None) -> None:
         """The provider answered the last call with messages that will be in the next list.
@@ -103,9 +102,10 @@ class HostConversation(Generic[H]):
 
         Raises:
             InvalidHostMessage: a message cannot be read; nothing has changed.
-            LogUnavailable, SessionConflict: the log did not take the events.
+            LogUnavailable: the log did not take the events.
         """
-        with self._lock:
+        with self._lock, suppress(SessionConflict):
+            # A conflict is met in the next call.
             made = self._read(response)
             for _, messages in made:
                 for message in messages:
@@ -121,7 +121,7 @@ class HostConversation(Generic[H]):
         """What a recovery tool answers, as text for the model, also where it refuses.
 
         Raises:
-            LogUnavailable, SessionConflict: the log did not take the events.
+            LogUnavailable: the log did not take the events.
         """
         with self._lock:
             try:
@@ -131,8 +131,35 @@ class HostConversation(Generic[H]):
 
     def close(self) -> None:
         """The host is done with the conversation."""
-        with self._lock:
-            self.session.shut_down()
+        with self._lock, suppress(SessionConflict):
+            if self.session.live:
+                self.session.shut_down()
+
+    def _page(
+        self,
+        messages: Sequence[H],
+        transient: Sequence[H],
+        system_prompt: str,
+        tools: Sequence[Mapping[str, Any]],
+        context_window: float | None,
+    ) -> Paged[H]:
+        self._take_in(messages)
+        layout, outgoing = self._with_transient(transient) if transient else (self._layout, None)
+        resident = [*([system_prompt] if system_prompt else []), *self._resident_texts(layout)]
+        reply = self.session.context(
+            outgoing,
+            system_prompt="\n".join(resident),
+            tools=tools,
+            context_window=context_window,
+            usage_tokens="stored",
+        )
+        stored = self.session.stored.messages() if outgoing is None else outgoing
+        parts = assembly_parts(reply.sent, partial(_position, stored))
+        sent = Assembly(layout, self._converter).assemble(parts)
+        self._waiting = True
+        stable = _common(self._sent, sent)
+        self._sent = sent
+        return Paged(sent, stable, reply)
 
     def _take_in(self, messages: Sequence[H]) -> None:
         kept = self._unchanged(messages)

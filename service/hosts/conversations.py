@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from functools import partial
 from threading import Lock
 from typing import Any, Generic
 
@@ -57,8 +58,8 @@ class Conversations(Generic[H]):
         with self._lock:
             found = self._live.get(session_id)
             if found is None:
-                session = self._paging.session(session_id, settings=self._settings, host=self._host)
-                found = self._live[session_id] = HostConversation(session, self._converter)
+                start = partial(self._paging.session, session_id, settings=self._settings, host=self._host)
+                found = self._live[session_id] = HostConversation(start, self._converter)
             self._live.move_to_end(session_id)
             let_go = self._live.popitem(last=False)[1] if len(self._live) > self._most else None
         if let_go is not None:

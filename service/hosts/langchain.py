@@ -199,9 +199,12 @@ class ContextPagingMiddleware(AgentMiddleware[Any, Any, Any]):
 
 
 def _session_id(runtime: Any, state: Any) -> str:
-    thread = getattr(getattr(runtime, "execution_info", None), "thread_id", None)
+    execution = getattr(runtime, "execution_info", None)
+    thread = getattr(execution, "thread_id", None)
     if thread:
-        return str(thread)
+        # An agent that is a part of another one's graph shares its thread, but not its messages.
+        places = str(getattr(execution, "checkpoint_ns", "")).split("|")[:-1]
+        return "/".join([str(thread), *(place.partition(":")[0] for place in places)])
     messages = state.get("messages") if isinstance(state, Mapping) else getattr(state, "messages", None)
     if messages and messages[0].id:
         return str(messages[0].id)

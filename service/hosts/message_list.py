@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Generic, Self
 
@@ -22,8 +22,8 @@ class MessageList(Generic[H]):
             offered them.
     """
 
-    def __init__(self, session: Session, converter: Converter[H], recovery_tools: bool) -> None:
-        self.conversation: HostConversation[H] = HostConversation(session, converter)
+    def __init__(self, start: Callable[[], Session], converter: Converter[H], recovery_tools: bool) -> None:
+        self.conversation: HostConversation[H] = HostConversation(start, converter)
         self.recovery_tools = tool_definitions() if recovery_tools else []
 
     def answer_text(self, name: Any, arguments: Any) -> str | None:

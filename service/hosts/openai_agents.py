@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from agents import Agent, FunctionTool, ModelResponse, RunConfig, RunContextWrapper, RunHooks, SQLiteSession
@@ -53,8 +54,8 @@ class PagedSession:
         self.session_id = session_id
         self.session_settings: SessionSettings | None = getattr(session, "session_settings", None)
         self._items: Session = session or SQLiteSession(session_id)
-        opened = paging.session(session_id, settings=settings, host="openai-agents")
-        self.conversation: HostConversation[Item] = HostConversation(opened, ItemsConverter())
+        start = partial(paging.session, session_id, settings=settings, host="openai-agents")
+        self.conversation: HostConversation[Item] = HostConversation(start, ItemsConverter())
         self._context_window = context_window
         self.tools = [self._tool(tool) for tool in tool_definitions()] if recovery_tools else []
         self.hooks: RunHooks[Any] = _UsageHooks(self.conversation)

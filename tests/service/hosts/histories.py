@@ -29,8 +29,8 @@ def check_history(
     ``check`` refuses what the provider would; ``wire`` gives messages as they are sent.
     """
     settings = PagingSettings(token_budget=1_500, on_invalid_structure=policy)
-    session = ContextPaging(settings=settings).session("s")
-    conversation: HostConversation[Any] = HostConversation(session, converter)
+    paging = ContextPaging(settings=settings)
+    conversation: HostConversation[Any] = HostConversation(lambda: paging.session("s"), converter)
     before: list[str] = []
     notice: Any = None
     for count in calls_of(script):
