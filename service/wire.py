@@ -63,6 +63,7 @@ class Context(_HostEvent):
     Attributes:
         messages: all outgoing messages behind the first ``unchanged`` ones; left out, what the stored branch
             makes.
+        usage_tokens: the host's status total; ``stored`` to have it reckoned (see `Session.context`).
     """
 
     type: Literal["context"]
@@ -71,7 +72,7 @@ class Context(_HostEvent):
     system_prompt: str = ""
     tools: list[Object] = []
     context_window: float | None = None
-    usage_tokens: float | None = None
+    usage_tokens: float | Literal["stored"] | None = None
 
 
 class TurnEnd(_HostEvent):

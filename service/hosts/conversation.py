@@ -43,8 +43,8 @@ class Paged(Generic[H]):
 class HostConversation(Generic[H]):
     """A session that is given whole lists of host messages. Calls from several threads wait for each other.
 
-    Messages are kept by reference and must not be changed afterwards. Where somebody else (a program on another
-    machine) has gone on with the session in the log, the conversation begins anew behind that.
+    Messages are kept by reference and must not be changed afterwards. Where somebody else (a program on
+    another machine) has gone on with the session in the log, the conversation begins anew behind that.
 
     Args:
         start: starts a session; called again to begin anew.

@@ -278,3 +278,32 @@ def test_a_client_that_stops_reading_ends_the_bridge(started: subprocess.Popen[b
     started.stdin.flush()
 
     assert started.wait(30) == 0
+
+
+def test_a_status_total_is_reckoned_from_what_is_stored_where_the_host_has_none() -> None:
+    client, session = Client(), Session("s")
+    session.start()
+    assert "error" not in client.send({"type": "session_start"})
+    usage = {"input": 900, "output": 100, "cacheRead": 0, "cacheWrite": 0, "totalTokens": 1_000}
+    said = [{"type": "text", "text": "well"}]
+    messages = [
+        {"role": "user", "content": "hi", "timestamp": 1},
+        {"role": "assistant", "content": said, "stopReason": "stop", "usage": usage, "timestamp": 2},
+        {"role": "user", "content": "and " * 100, "timestamp": 3},
+    ]
+    ids = ["1", "2", "3"]
+    entries = [
+        {"type": "message", "id": entry, "parentId": parent, "message": message}
+        for entry, parent, message in zip(ids, [None, *ids], messages, strict=False)
+    ]
+    told, requested = [], list[Any]()
+    for part in (entries[:1], entries[1:]):
+        client.send({"type": "append", "entries": part})
+        session.append(part)
+        told.append(client.send({"type": "context", "usage_tokens": "stored"})["estimated_tokens"])
+        requested += [
+            e for e in session.context(usage_tokens="stored").events if e.type == "context-requested"
+        ]
+
+    assert [event.usage_tokens for event in requested] == [None, 1_000 + 100]
+    assert told == [1, 1 + 1 + 100]
