@@ -306,4 +306,5 @@ def test_a_status_total_is_reckoned_from_what_is_stored_where_the_host_has_none(
         ]
 
     assert [event.usage_tokens for event in requested] == [None, 1_000 + 100]
-    assert told == [1, 1 + 1 + 100]
+    # Resident input of nothing is one token: the JSON of no tools.
+    assert told == [2, 103]
