@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from ..paging import ContextPaging
@@ -126,7 +125,7 @@ class AnthropicMessages(MessageList[AnthropicMessage]):
         **session_options: Any,
     ) -> None:
         options = {"host": "anthropic", **session_options}
-        super().__init__(partial(paging.session, session_id, **options), AnthropicConverter(), recovery_tools)
+        super().__init__(paging, session_id, AnthropicConverter(), recovery_tools, **options)
         self._cache_marks = cache_marks
         self._own_marks = False
         self.tools = [

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import partial
 from types import TracebackType
 from typing import Any, Generic, Self
 
 from context_paging.domain.recovery.tools import tool_definitions
 
-from ..session import Session
+from ..paging import ContextPaging
 from .conversation import HostConversation
 from .conversion import Converter, H, InvalidHostMessage, parsed_arguments
 
@@ -22,7 +23,15 @@ class MessageList(Generic[H]):
             offered them.
     """
 
-    def __init__(self, start: Callable[[], Session], converter: Converter[H], recovery_tools: bool) -> None:
+    def __init__(
+        self,
+        paging: ContextPaging,
+        session_id: str,
+        converter: Converter[H],
+        recovery_tools: bool,
+        **session_options: Any,
+    ) -> None:
+        start = partial(paging.session, session_id, **session_options)
         self.conversation: HostConversation[H] = HostConversation(start, converter)
         self.recovery_tools = tool_definitions() if recovery_tools else []
 

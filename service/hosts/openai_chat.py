@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from ..paging import ContextPaging
@@ -117,7 +116,7 @@ class OpenAIChat(MessageList[ChatMessage]):
         **session_options: Any,
     ) -> None:
         options = {"host": "openai", **session_options}
-        super().__init__(partial(paging.session, session_id, **options), ChatConverter(), recovery_tools)
+        super().__init__(paging, session_id, ChatConverter(), recovery_tools, **options)
         self.tools = [{"type": "function", "function": tool} for tool in self.recovery_tools]
 
     def page(

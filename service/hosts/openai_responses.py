@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from ..paging import ContextPaging
@@ -125,7 +124,7 @@ class OpenAIResponses(MessageList[Item]):
         **session_options: Any,
     ) -> None:
         options = {"host": "openai", **session_options}
-        super().__init__(partial(paging.session, session_id, **options), ItemsConverter(), recovery_tools)
+        super().__init__(paging, session_id, ItemsConverter(), recovery_tools, **options)
         self.tools = [{"type": "function", "strict": False, **tool} for tool in self.recovery_tools]
 
     def page(
