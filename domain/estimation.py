@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 from .json_text import stringify, utf16_length
@@ -11,6 +11,7 @@ from .messages import Message, content_blocks, text
 IMAGE_CHARACTERS = 4_800
 """What an image block counts as, in characters, whatever its size."""
 CHARACTERS_PER_TOKEN = 4
+HEURISTIC = "heuristic"
 
 
 class TokenEstimator(Protocol):
@@ -21,8 +22,8 @@ class TokenEstimator(Protocol):
         """What the estimator is called in settings and in the log."""
         ...
 
-    def message_tokens(self, message: Message) -> int:
-        """Tokens of one message by itself."""
+    def message_tokens(self, message: Message, fingerprint: bytes | None = None) -> int:
+        """Tokens of one message by itself. Its fingerprint, where it is known, names it in a cache."""
         ...
 
     def resident_tokens(self, system_prompt: str, tools: Iterable[Mapping[str, Any]]) -> int:
@@ -33,15 +34,15 @@ class TokenEstimator(Protocol):
 class HeuristicEstimator:
     """Four UTF-16 code units a token, rounded up; what a host written in JavaScript counts."""
 
-    name = "heuristic"
+    name = HEURISTIC
 
-    def message_tokens(self, message: Message) -> int:
+    def message_tokens(self, message: Message, fingerprint: bytes | None = None) -> int:
         """Tokens of one message by itself.
 
         Raises:
             InvalidMessage: tool-call arguments are not JSON, or are nested too deeply.
         """
-        return _tokens(_characters(message))
+        return _tokens(measured(message, utf16_length, IMAGE_CHARACTERS))
 
     def resident_tokens(self, system_prompt: str, tools: Iterable[Mapping[str, Any]]) -> int:
         """Tokens of the system prompt and the JSON of the tool definitions, counted together.
@@ -49,7 +50,7 @@ class HeuristicEstimator:
         Raises:
             InvalidMessage: a tool definition is not JSON, or is nested too deeply.
         """
-        return _tokens(utf16_length(system_prompt) + utf16_length(stringify(tool_definitions(tools))))
+        return _tokens(utf16_length(system_prompt) + utf16_length(tools_text(tools)))
 
 
 def tool_definitions(tools: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -58,58 +59,64 @@ def tool_definitions(tools: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]
     return [{name: tool[name] for name in names if name in tool} for tool in tools]
 
 
+def tools_text(tools: Iterable[Mapping[str, Any]]) -> str:
+    """The JSON of tool definitions, as it is counted."""
+    return stringify(tool_definitions(tools))
+
+
 def _tokens(characters: int) -> int:
     return -(-characters // CHARACTERS_PER_TOKEN)
 
 
-def _characters(message: Message) -> int:
+def measured(message: Message, size: Callable[[str], int], image: int) -> int:
+    """The sizes of what is counted of a message, summed up; a picture has that of ``image`` (design, section 5).
+
+    Raises:
+        InvalidMessage: tool-call arguments are not JSON, or are nested too deeply.
+    """
     match message.get("role"):
         case "user" | "custom" | "toolResult":
-            return _content_characters(message.get("content"))
+            return _content_size(message.get("content"), size, image)
         case "assistant":
-            return sum(map(_assistant_block_characters, content_blocks(message.get("content"))))
+            return sum(_block_size(block, size) for block in content_blocks(message.get("content")))
         case "bashExecution":
-            return _length(message.get("command")) + _length(message.get("output"))
+            return size(text(message.get("command"))) + size(text(message.get("output")))
         case "branchSummary" | "compactionSummary":
-            return _length(message.get("summary"))
+            return size(text(message.get("summary")))
         case "system":
-            return _system_characters(message)
+            return _system_size(message, size, image)
         case _:
             return 0
 
 
-def _content_characters(content: Any) -> int:
+def _content_size(content: Any, size: Callable[[str], int], image: int) -> int:
     if isinstance(content, str):
-        return utf16_length(content)
-    characters = 0
+        return size(content)
+    total = 0
     for block in content_blocks(content):
         if block.get("type") == "text":
-            characters += _length(block.get("text"))
+            total += size(text(block.get("text")))
         elif block.get("type") == "image":
-            characters += IMAGE_CHARACTERS
-    return characters
+            total += image
+    return total
 
 
-def _assistant_block_characters(block: Mapping[str, Any]) -> int:
+def _block_size(block: Mapping[str, Any], size: Callable[[str], int]) -> int:
     match block.get("type"):
         case "text":
-            return _length(block.get("text"))
+            return size(text(block.get("text")))
         case "thinking":
-            return _length(block.get("thinking"))
+            return size(text(block.get("thinking")))
         case "toolCall":
-            return _length(block.get("name")) + utf16_length(stringify(block.get("arguments", {})))
+            return size(text(block.get("name"))) + size(stringify(block.get("arguments", {})))
         case _:
             return 0
 
 
-def _system_characters(message: Message) -> int:
-    characters = _content_characters(message.get("content"))
+def _system_size(message: Message, size: Callable[[str], int], image: int) -> int:
+    total = _content_size(message.get("content"), size, image)
     sections = message.get("sections")
     if isinstance(sections, Mapping):
-        characters += sum(map(_length, sections.values()))
+        total += sum(size(text(section)) for section in sections.values())
     tools = message.get("toolsAdded")
-    return characters + (utf16_length(stringify(tools)) if tools is not None else 0)
-
-
-def _length(value: Any) -> int:
-    return utf16_length(text(value))
+    return total + (size(stringify(tools)) if tools is not None else 0)

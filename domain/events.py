@@ -83,7 +83,7 @@ class UnitSize:
 class SessionStarted:
     """A session began, resumed, forked or reloaded, in the agent program that calls itself ``host``.
 
-    Sources are the host's ``contextPaging`` sections.
+    Sources are the host's ``contextPaging`` sections. ``estimator`` is how tokens are counted.
     """
 
     type: Literal["session-started"] = "session-started"
@@ -92,6 +92,7 @@ class SessionStarted:
     global_settings: Any = None
     project_settings: Any = None
     project_trusted: bool = False
+    estimator: str = "heuristic"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -112,8 +112,8 @@ def digest(message: Message, estimator: TokenEstimator) -> MessageRef:
         raise InvalidMessage(f"a message must be a JSON object, not {type(message).__name__}")
     role = text(message.get("role"))
     timestamp = message.get("timestamp")
-    fingerprint = sha256(canonical(message).encode()).digest()
-    tokens = estimator.message_tokens(message)
+    fingerprint = fingerprint_of(message)
+    tokens = estimator.message_tokens(message, fingerprint)
     known = isinstance(timestamp, int | float | str) and not isinstance(timestamp, bool)
     stamp = timestamp if known else None
     if role == "assistant":
@@ -137,6 +137,15 @@ def digest(message: Message, estimator: TokenEstimator) -> MessageRef:
             failed=bool(message.get("isError")),
         )
     return MessageRef(role, stamp, fingerprint, tokens)
+
+
+def fingerprint_of(message: Message) -> bytes:
+    """SHA-256 of a message's canonical JSON; 32 bytes.
+
+    Raises:
+        InvalidMessage: it is not JSON, or is nested too deeply.
+    """
+    return sha256(canonical(message).encode()).digest()
 
 
 def content_blocks(content: Any) -> Iterator[Mapping[str, Any]]:

@@ -13,6 +13,7 @@ from importlib.metadata import version
 from typing import Any, BinaryIO
 
 from context_paging.domain.errors import ContextPagingError
+from context_paging.domain.estimation import TokenEstimator
 from context_paging.domain.recovery.tools import tool_definitions
 
 from .live_session import LiveSession, error_answer
@@ -38,10 +39,18 @@ class Bridge:
 
     Args:
         log: where the sessions' events go; ``None`` logs nothing.
+        estimator: how tokens are counted.
     """
 
-    def __init__(self, log: EventLog | None, *, line_limit: int = LINE_LIMIT) -> None:
+    def __init__(
+        self,
+        log: EventLog | None,
+        *,
+        estimator: TokenEstimator | None = None,
+        line_limit: int = LINE_LIMIT,
+    ) -> None:
         self._event_log = log
+        self._estimator = estimator
         self._line_limit = line_limit
         self._host: str | None = None
         self._sessions: dict[str, LiveSession] = {}
@@ -104,6 +113,7 @@ class Bridge:
             Session(
                 session_id,
                 sink=self._event_log,
+                estimator=self._estimator,
                 host=self._host or "",
                 label=label if isinstance(label, str) else None,
                 session_file=file if isinstance(file, str) else None,

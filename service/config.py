@@ -9,6 +9,7 @@ from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from context_paging.domain.errors import ContextPagingError
+from context_paging.domain.estimation import HeuristicEstimator, TokenEstimator
 
 from .log.options import Audit, Durability, LogOptions, Payloads
 
@@ -33,6 +34,7 @@ class Config(BaseSettings):
             unless it is set.
         tokens: the file of a service's bearer tokens.
         token: what a client of a service shows.
+        estimator: how tokens are counted: see `tokenizers.estimator`.
     """
 
     model_config = SettingsConfigDict(env_prefix="CONTEXT_PAGING_", extra="ignore")
@@ -45,6 +47,22 @@ class Config(BaseSettings):
     key_file: Path | None = None
     tokens: Path | None = None
     token: SecretStr | None = None
+    estimator: str | None = None
+
+
+def token_estimator(given: str | None = None) -> TokenEstimator:
+    """How tokens are counted: as named, or as a variable says, or four UTF-16 code units each.
+
+    Raises:
+        UnknownEstimator, VocabularyMissing: see `tokenizers.estimator`.
+        InvalidConfiguration: a variable holds something else than it may.
+    """
+    name = given or _config().estimator
+    if name is None:
+        return HeuristicEstimator()
+    from .tokenizers import estimator
+
+    return estimator(name)
 
 
 def tokens_file(given: Path | None) -> Path:

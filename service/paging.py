@@ -18,7 +18,7 @@ from context_paging.domain.recovery.terms import Analyzer, plain_terms
 from context_paging.domain.repair import OnInvalidStructure
 from context_paging.domain.settings import DEFAULT_TOKEN_BUDGET
 
-from .config import log_location, log_options
+from .config import log_location, log_options, token_estimator
 from .log import EventLog, LogOptions, SessionConflict
 from .session import Session
 from .telemetry import SILENT, Telemetry
@@ -107,19 +107,25 @@ class ContextPaging:
         *,
         options: LogOptions | None = None,
         settings: PagingSettings | None = None,
-        estimator: TokenEstimator | None = None,
+        estimator: TokenEstimator | str | None = None,
         analyzer: Analyzer = plain_terms,
         telemetry: Telemetry = SILENT,
     ) -> Self:
         """Open a log and page sessions over it.
 
-        ``location`` is the path of a SQLite file or a SQLAlchemy URL; without one, the place that
-        ``CONTEXT_PAGING_LOG`` names, or a file among the user's data.
+        Args:
+            location: the path of a SQLite file or a SQLAlchemy URL; without one, the place that
+                ``CONTEXT_PAGING_LOG`` names, or a file among the user's data.
+            estimator: also by name, a model's or an encoding's; without one, the one that
+                ``CONTEXT_PAGING_ESTIMATOR`` names, or four UTF-16 code units a token.
 
         Raises:
             LogUnavailable, ForeignLog: see `EventLog.open`.
+            UnknownEstimator, VocabularyMissing: see `tokenizers.estimator`.
             InvalidConfiguration: a variable holds something else than it may.
         """
+        if estimator is None or isinstance(estimator, str):
+            estimator = token_estimator(estimator)
         log = EventLog.open(
             log_location(None if location is None else str(location)), options or log_options()
         )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
 from context_paging.domain.cut import Frontier, FrontierKind
-from context_paging.domain.estimation import HeuristicEstimator, TokenEstimator
+from context_paging.domain.estimation import TokenEstimator
 from context_paging.domain.events import (
     ContextAborted,
     ContextBypassed,
@@ -23,6 +23,7 @@ from context_paging.domain.what_if import IncompleteLog, Savings, savings
 
 from .log.errors import UnknownCall
 from .log.records import StoredCall, StoredEvent
+from .what_if import logged_estimator
 
 if TYPE_CHECKING:
     from .log import EventLog
@@ -169,7 +170,7 @@ def explain(log: EventLog, call: StoredCall, estimator: TokenEstimator | None = 
         known = [stored.event for stored in found[:until]]
         hindsight = look_back(known)
         if isinstance(outcome, ContextAborted):
-            saved = savings(known, estimator or HeuristicEstimator())
+            saved = savings(known, estimator or logged_estimator(log, call.session_id))
     except IncompleteLog as error:
         incomplete = str(error)
     return Postmortem(

@@ -150,6 +150,7 @@ class Session:
             global_settings=_section(global_settings),
             project_settings=_section(project_settings) if project_trusted else None,
             project_trusted=project_trusted,
+            estimator=self._estimator.name,
         )
         reply = self._take(started, refresh=True)
         self._live = True

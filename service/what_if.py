@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from context_paging.domain.estimation import HeuristicEstimator, TokenEstimator
-from context_paging.domain.events import ContextAborted, ContextBypassed
+from context_paging.domain.estimation import HEURISTIC, HeuristicEstimator, TokenEstimator
+from context_paging.domain.events import ContextAborted, ContextBypassed, SessionStarted
 from context_paging.domain.what_if import Change, IncompleteLog, Outcome, Reconsidered, reconsider
 
 from .replies import outcome_name
@@ -39,7 +39,19 @@ def what_if(
     """
     last = log.session(session_id).last_sequence
     events = (stored.event for stored in log.events(session_id, 0, last))
-    yield from reconsider(events, change, estimator or HeuristicEstimator())
+    yield from reconsider(events, change, estimator or logged_estimator(log, session_id))
+
+
+def logged_estimator(log: EventLog, session_id: str) -> TokenEstimator:
+    """How a session counted tokens, for what the log does not have: notices. If it is not to be had here,
+    the heuristic."""
+    started = next((s.event for s in log.events(session_id, 0, 1)), None)
+    name = started.estimator if isinstance(started, SessionStarted) else HEURISTIC
+    if name == HEURISTIC:
+        return HeuristicEstimator()
+    from .tokenizers import known_estimator
+
+    return known_estimator(name)
 
 
 def gathered(calls: Iterable[Reconsidered]) -> tuple[list[Reconsidered], str | None]:

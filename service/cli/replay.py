@@ -16,6 +16,8 @@ from .options import LogOption
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from context_paging.domain.estimation import TokenEstimator
+
     from ..log import EventLog
     from ..replay import ReplayedCall, ReplayOptions
     from ..session_file import SessionFile
@@ -69,6 +71,14 @@ def replay_command(
         bool,
         typer.Option("--recorded-usage", help="Calibrate with the usage in the file, of other requests."),
     ] = False,
+    estimator: Annotated[
+        str | None,
+        typer.Option(
+            "--estimator",
+            help="How tokens are counted: heuristic, an encoding of tiktoken, or a model. "
+            "[env: CONTEXT_PAGING_ESTIMATOR]",
+        ),
+    ] = None,
 ) -> None:
     """Replay session files: a context request before each assistant message of the active branch."""
     from ..replay import ReplayOptions
@@ -79,7 +89,7 @@ def replay_command(
         recorded_usage=recorded_usage,
         limit=limit,
     )
-    raise typer.Exit(_replay_files(files, options, log, as_json=as_json))
+    raise typer.Exit(_replay_files(files, options, log, as_json=as_json, estimator=estimator))
 
 
 def _settings(token_budget: int | None, trim_to: int | None, *, repair: bool = False) -> dict[str, Any]:
@@ -91,17 +101,23 @@ def _settings(token_budget: int | None, trim_to: int | None, *, repair: bool = F
 
 
 def _replay_files(
-    paths: Iterable[str | Path], options: ReplayOptions, log: str | None, *, as_json: bool
+    paths: Iterable[str | Path],
+    options: ReplayOptions,
+    log: str | None,
+    *,
+    as_json: bool,
+    estimator: str | None = None,
 ) -> int:
     from context_paging.domain.errors import ContextPagingError
 
-    from ..config import log_location, log_options
+    from ..config import log_location, log_options, token_estimator
     from ..log import EventLog
     from ..session_file import read_session_file
     from .console import messages
 
     told = messages()
     failed = 0
+    counted = token_estimator(estimator)
     location = log_location(log)
     with EventLog.open(location, log_options()) as event_log:
         for path in paths:
@@ -109,7 +125,7 @@ def _replay_files(
                 file = read_session_file(path)
                 for problem in file.problems:
                     told.print(f"{file.name}: {problem}", markup=False, style="yellow")
-                _replay_file(file, options, event_log, told, as_json=as_json)
+                _replay_file(file, options, event_log, told, counted, as_json=as_json)
             except ContextPagingError as error:
                 told.print(f"context-paging: {error}", markup=False, style="red")
                 failed = 1
@@ -119,7 +135,13 @@ def _replay_files(
 
 
 def _replay_file(
-    file: SessionFile, options: ReplayOptions, event_log: EventLog, told: Console, *, as_json: bool
+    file: SessionFile,
+    options: ReplayOptions,
+    event_log: EventLog,
+    told: Console,
+    estimator: TokenEstimator,
+    *,
+    as_json: bool,
 ) -> None:
     from rich.progress import track
 
@@ -128,7 +150,13 @@ def _replay_file(
     from ..session import Session
     from .console import output
 
-    session = Session(f"replay-{uuid4().hex[:8]}", sink=event_log, host="replay", label=file.name)
+    session = Session(
+        f"replay-{uuid4().hex[:8]}",
+        sink=event_log,
+        estimator=estimator,
+        host="replay",
+        label=file.name,
+    )
     total = count_calls(file)
     if options.limit is not None:
         total = min(total, options.limit)

@@ -60,9 +60,11 @@ def bridge_command(
     from contextlib import nullcontext
 
     from ..bridge import Bridge
+    from ..config import token_estimator
 
+    estimator = token_estimator()
     with nullcontext() if no_log else open_log(log) as event_log:
-        Bridge(event_log).serve(sys.stdin.buffer, sys.stdout.buffer)
+        Bridge(event_log, estimator=estimator).serve(sys.stdin.buffer, sys.stdout.buffer)
 
 
 TokensOption = Annotated[
@@ -110,7 +112,7 @@ def serve_command(
             f"{error.name} is missing; the service needs the extra: pip install 'context-paging[server]'",
             param_hint="serve",
         ) from None
-    from ..config import log_location, log_options, tokens_file
+    from ..config import log_location, log_options, token_estimator, tokens_file
     from ..log import Durability, EventLog
 
     if log_level not in ("debug", "info", "warning", "error"):
@@ -133,6 +135,7 @@ def serve_command(
         rate,
         burst,
         LiveLimits(sessions, idle),
+        token_estimator(),
     )
     log_to_stderr(log_level)
     # What was answered must be there when another worker goes on with the session.

@@ -13,6 +13,8 @@ from fastapi import FastAPI, Request, Response
 from fastapi.routing import APIRoute
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
+from context_paging.domain.estimation import TokenEstimator
+
 from ..log import EventLog, LogUnavailable
 from ..telemetry import Several
 from ..tracing import OpenTelemetry
@@ -41,6 +43,7 @@ class ServerOptions:
         body_seconds: how long a client may take to send it.
         rate: requests a second a token may make in the long run; ``burst`` of them at once.
         live: how much the worker keeps in memory.
+        estimator: how the tokens of live sessions are counted.
     """
 
     tokens: TokenFile | None = None
@@ -49,6 +52,7 @@ class ServerOptions:
     rate: float = 500.0
     burst: float = 2_000.0
     live: LiveLimits = field(default_factory=LiveLimits)
+    estimator: TokenEstimator | None = None
 
 
 def create_app(
@@ -57,7 +61,7 @@ def create_app(
     """The service over a log, which stays the caller's to close."""
     chosen, metrics = options or ServerOptions(), Metrics()
     traced = telemetry or OpenTelemetry()
-    live = LiveSessions(log, chosen.live, Several(metrics, traced))
+    live = LiveSessions(log, chosen.live, Several(metrics, traced), chosen.estimator)
     metrics.gauge("context_paging_live_sessions", "Live sessions", lambda: len(live))
 
     @asynccontextmanager

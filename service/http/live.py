@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from anyio import CapacityLimiter, to_thread
 
 from context_paging.domain.errors import ContextPagingError
+from context_paging.domain.estimation import TokenEstimator
 from context_paging.domain.stats import SessionStatistics
 
 from ..live_session import Answers, LiveSession
@@ -69,8 +70,15 @@ class LiveSessions:
         let_go: how many sessions are not live any more.
     """
 
-    def __init__(self, log: EventLog, limits: LiveLimits, telemetry: Telemetry = SILENT) -> None:
+    def __init__(
+        self,
+        log: EventLog,
+        limits: LiveLimits,
+        telemetry: Telemetry = SILENT,
+        estimator: TokenEstimator | None = None,
+    ) -> None:
         self._log = log
+        self._estimator = estimator
         self._limits = limits
         self._telemetry = telemetry
         self._entries: OrderedDict[str, _Entry] = OrderedDict()
@@ -157,7 +165,13 @@ class LiveSessions:
     def _begun(self, session_id: str, answers: Answers, host: str, label: str | None) -> LiveSession:
         sequence = self._log.last_sequence(session_id)
         session = Session(
-            session_id, sink=self._log, host=host, label=label, sequence=sequence, telemetry=self._telemetry
+            session_id,
+            sink=self._log,
+            estimator=self._estimator,
+            host=host,
+            label=label,
+            sequence=sequence,
+            telemetry=self._telemetry,
         )
         return LiveSession(session, answers, self._limits.session_characters)
 
