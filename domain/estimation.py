@@ -69,7 +69,7 @@ def _tokens(characters: int) -> int:
 
 
 def measured(message: Message, size: Callable[[str], int], image: int) -> int:
-    """The sizes of what is counted of a message, summed up; a picture has that of ``image`` (design, section 5).
+    """The sizes of what is counted of a message, summed up; a picture's is ``image`` (design, section 5).
 
     Raises:
         InvalidMessage: tool-call arguments are not JSON, or are nested too deeply.

@@ -1,4 +1,4 @@
-"""Token counters beside the heuristic: tiktoken's encodings (extra ``tiktoken``), and what a provider counted.
+"""Token counters beside the heuristic: tiktoken's encodings (extra ``tiktoken``), and providers' counts.
 
 tiktoken brings no vocabularies and would fetch them, in the middle of a provider call if need be. Here they
 come from a file, when an estimator is made, or not at all.

@@ -1,0 +1,1 @@
+"""Benchmarks: what they compute is right."""
