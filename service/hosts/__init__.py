@@ -1,0 +1,1 @@
+"""Agent programs that context paging is built into, one package a host."""
