@@ -152,9 +152,11 @@ export class Bridge {
       this.child.kill("SIGKILL");
       return;
     }
-    const waiting = typeof answer.id === "number" ? this.waiting.get(answer.id) : undefined;
-    if (!waiting) return;
-    this.waiting.delete(answer.id as number);
+    // Answers come in order. A line that could not be read at all is answered without its id.
+    const id = typeof answer.id === "number" ? answer.id : this.waiting.keys().next().value;
+    const waiting = id === undefined ? undefined : this.waiting.get(id);
+    if (id === undefined || !waiting) return;
+    this.waiting.delete(id);
     clearTimeout(waiting.timer);
     if (answer.error) waiting.reject(new BridgeRefusal(answer.error.code, answer.error.message));
     else waiting.resolve(answer.ok);

@@ -26,9 +26,9 @@ class Text:
 
 @dataclass(frozen=True)
 class Calls:
-    """The model calls tools: names and arguments."""
+    """The model calls tools: names and arguments, or their text."""
 
-    calls: tuple[tuple[str, Json], ...]
+    calls: tuple[tuple[str, Json | str], ...]
 
 
 @dataclass(frozen=True)
@@ -210,6 +210,10 @@ def serving() -> Iterator[Provider]:
         thread.join()
 
 
+def _text(arguments: Json | str) -> str:
+    return arguments if isinstance(arguments, str) else json.dumps(arguments)
+
+
 def _chunks(reply: Text | Calls, body: Json, number: int) -> Iterator[Json]:
     base = {"id": f"answer-{number}", "object": "chat.completion.chunk", "model": body["model"], "created": 0}
     if isinstance(reply, Text):
@@ -221,7 +225,7 @@ def _chunks(reply: Text | Calls, body: Json, number: int) -> Iterator[Json]:
                 "index": index,
                 "id": f"call_{number}_{index}",
                 "type": "function",
-                "function": {"name": name, "arguments": json.dumps(arguments)},
+                "function": {"name": name, "arguments": _text(arguments)},
             }
             for index, (name, arguments) in enumerate(reply.calls)
         ]

@@ -6,20 +6,12 @@ import json
 
 import pytest
 
-from .agent import SMALL, Home, Rpc
+from .agent import SMALL, Home
+from .conversation import work
 from .provider import Calls, Provider, Request, Text, call, text_of
 
 BUDGET = 6_000
 NOTICE = "[Context paging] Earlier history is outside this 6,000-token window."
-pytestmark = pytest.mark.xdist_group("pi")
-
-
-def work(rpc: Rpc, provider: Provider, home: Home, topics: int, first: int = 0) -> None:
-    """Requests that each read a file of its own, of some 1,700 tokens."""
-    for number in range(first, first + topics):
-        (home.project / f"{number}.txt").write_text(f"secret-{number} is here\n" + "alpha beta gamma\n" * 400)
-        provider.script += [call("read", path=f"{number}.txt"), Text(f"I read file {number}")]
-        rpc.prompt(f"request {number}")
 
 
 def opening(request: Request) -> str:
@@ -79,11 +71,10 @@ def test_the_model_reads_again_exactly_what_has_left_the_window(home: Home, prov
     def turn(request: Request) -> Calls | Text:
         page = json.loads(text_of(request.messages[-1]))
         pages.append(page["text"])
-        provider.script.insert(0, turn)
-        if page["nextOffset"] is not None:
-            return call("read_context_output", **output, offset=page["nextOffset"])
-        provider.script.clear()
-        return Text("read to the end")
+        if page["nextOffset"] is None:
+            return Text("read to the end")
+        provider.script.append(turn)
+        return call("read_context_output", **output, offset=page["nextOffset"])
 
     with home.rpc() as rpc:
         work(rpc, provider, home, 6)
@@ -92,8 +83,7 @@ def test_the_model_reads_again_exactly_what_has_left_the_window(home: Home, prov
         rpc.prompt("what was in the first file?")
         stored = [entry.get("message", {}) for entry in rpc.ask("get_entries")["entries"]]
     (first, *_) = [message for message in stored if message.get("toolName") == "read"]
-    # The pages are those of the JSON text of the stored content.
-    assert json.loads("".join(pages)) == first["content"]
+    assert json.loads("".join(pages)) == first
     assert "secret-0 is here" in first["content"][0]["text"]
     assert len(pages) > 1
     assert rpc.extension_errors() == []
