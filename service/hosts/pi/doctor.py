@@ -1,4 +1,4 @@
-"""Looks for what keeps context paging from working in Pi. Changes nothing but an absent log, which it makes."""
+"""Looks for what keeps context paging from working in Pi. Changes nothing; a log that is absent is made."""
 
 from __future__ import annotations
 
@@ -106,7 +106,9 @@ def _bridge(target: Path) -> str:
     except (ValueError, TypeError, KeyError):
         raise _Unwell(f"{' '.join(command)} answers no hello: {printed[:200].strip()}") from None
     if told != package_version():
-        raise _Unwell(f"{' '.join(command)} is of version {told}; run `context-paging pi install` with its Python")
+        raise _Unwell(
+            f"{' '.join(command)} is of version {told}; run `context-paging pi install` with its Python"
+        )
     return " ".join(command)
 
 
@@ -156,10 +158,9 @@ def _log() -> str:
     from ...config import log_location, log_options
     from ...log import EventLog
 
-    with EventLog.open(log_location(None), log_options()) as log:
-        # A writer's transaction, with nothing in it.
-        with log.changing():
-            return log.name
+    # A writer's transaction, with nothing in it.
+    with EventLog.open(log_location(None), log_options()) as log, log.changing():
+        return log.name
 
 
 def _run(command: list[str], given: bytes, environment: Mapping[str, str]) -> str:

@@ -19,7 +19,7 @@ def agent_folder(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def extensions_folder(given: Path | None = None, *, project: bool = False) -> Path:
-    """Where extensions are: the folder that is given, the project's in the working directory, or the global one."""
+    """The folder of extensions: the one given, the project's in the working directory, or the global one."""
     if given is not None:
         return given.expanduser().absolute()
     root = Path.cwd() / PROJECT_FOLDER if project else agent_folder().absolute()

@@ -1,4 +1,4 @@
-"""Puts the extension into Pi's extension folder and takes it out again. Touches nothing that it did not put there."""
+"""Puts the extension into Pi's extension folder and takes it out again; touches nothing of others."""
 
 from __future__ import annotations
 
@@ -88,10 +88,13 @@ def uninstall(extensions: Path) -> Removed:
         raise ForeignExtension(f"{target} is a link; remove it yourself")
     manifest = read_manifest(target)
     if manifest is None:
-        raise NotInstalled(f"there is no extension of this package in {target}; name its --folder or --project")
+        raise NotInstalled(
+            f"there is no extension of this package in {target}; name its --folder or --project"
+        )
     # The entry point first: Pi must not load a part of the extension.
     for name in sorted(manifest.files, key=lambda name: name != "index.ts"):
-        (target / Path(name).name).unlink(missing_ok=True)
+        if name == Path(name).name:
+            (target / name).unlink(missing_ok=True)
     (target / MANIFEST).unlink()
     left = tuple(sorted(path.name for path in target.iterdir()))
     if not left:

@@ -1,4 +1,4 @@
-"""What an installed extension says of itself: its version, its files, its tools, and how to start the bridge."""
+"""What an installed extension says of itself: version, files, tools, and how to start the bridge."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ SECONDS = 60
 """How long anything may take before a test gives up on it."""
 LARGE, SMALL = "large", "small"
 WINDOWS = {LARGE: 200_000, SMALL: 20_000}
-NAVIGATE = Path(__file__).with_name("navigate.ts")
+USER = Path(__file__).with_name("user.ts")
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ class Home:
     @contextmanager
     def rpc(self, *arguments: str, model: str = LARGE) -> Iterator[Rpc]:
         """Pi in RPC mode; it ends with the block."""
-        command = [*self.pi.command, "--mode", "rpc", "--model", f"scripted/{model}", "-e", str(NAVIGATE)]
+        command = [*self.pi.command, "--mode", "rpc", "--model", f"scripted/{model}", "-e", str(USER)]
         rpc = Rpc([*command, *arguments], self.project, self.variables())
         try:
             yield rpc
@@ -204,11 +204,14 @@ class Rpc:
                 return event
         deadline = time.monotonic() + SECONDS
         while True:
-            event = self._new.get(timeout=max(0.0, deadline - time.monotonic()))
-            assert event is not None, f"Pi ended: {self.errors}"
-            self.events.append(event)
-            if wanted(event):
-                return event
+            try:
+                new = self._new.get(timeout=max(0.0, deadline - time.monotonic()))
+            except queue.Empty:
+                raise AssertionError(f"not within {SECONDS} seconds, but: {self.events[-3:]}") from None
+            assert new is not None, f"Pi ended: {self.errors}"
+            self.events.append(new)
+            if wanted(new):
+                return new
 
     def notifications(self) -> list[tuple[str, str]]:
         """What the user was told: level and text."""
@@ -241,8 +244,9 @@ class Rpc:
         finally:
             for thread in self._threads:
                 thread.join()
-            while (event := self._new.get()) is not None:
-                self.events.append(event)
+            while not self._new.empty():
+                if (new := self._new.get()) is not None:
+                    self.events.append(new)
             for stream in (self._process.stdout, self._process.stderr):
                 assert stream is not None
                 stream.close()

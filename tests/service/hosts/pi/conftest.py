@@ -23,7 +23,9 @@ npm install --prefix {folder}/typescript typescript@5"""
 
 def missing(path: Path, folder: Path) -> None:
     """Skip a test that needs Pi, or fail where everything has to be tested."""
-    reason = f"{FOLDER} names no folder with {path.relative_to(folder)}; get it so:\n{HOW.format(folder=folder)}"
+    reason = (
+        f"{FOLDER} names no folder with {path.relative_to(folder)}; get it so:\n{HOW.format(folder=folder)}"
+    )
     (pytest.fail if os.environ.get("CI") else pytest.skip)(reason)
 
 

@@ -77,7 +77,7 @@ class Request:
         return tokens_of(self.body)
 
     def continues(self, earlier: Request) -> bool:
-        """Whether all messages of an earlier request come first in this one, unchanged, after the same prompt."""
+        """Whether an earlier request's prompt, tools and messages come first in this one, unchanged."""
         given = earlier.body["messages"]
         return bool(self.body["messages"][: len(given)] == given) and (
             self.body.get("tools") == earlier.body.get("tools")
@@ -106,7 +106,9 @@ class Provider:
             step: Step = self.script.pop(0) if self.script else Text("ok")
             reply: Reply = Failure(400, "; ".join(problems)) if problems else Text("")
             if not problems:
-                reply = step if isinstance(step, Text | Calls | Failure) else step(Request(body, (), Text("")))
+                reply = (
+                    step if isinstance(step, Text | Calls | Failure) else step(Request(body, (), Text("")))
+                )
             self.requests.append(Request(body, problems, reply))
             return reply
 
@@ -229,7 +231,11 @@ def _chunks(reply: Text | Calls, body: Json, number: int) -> Iterator[Json]:
             }
             for index, (name, arguments) in enumerate(reply.calls)
         ]
-        delta, reason, said = {"role": "assistant", "content": None, "tool_calls": calls}, "tool_calls", str(calls)
+        delta, reason, said = (
+            {"role": "assistant", "content": None, "tool_calls": calls},
+            "tool_calls",
+            str(calls),
+        )
     yield {**base, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
     yield {**base, "choices": [{"index": 0, "delta": {}, "finish_reason": reason}]}
     prompt, completion = tokens_of(body), -(-len(said) // 4)

@@ -77,7 +77,7 @@ def test_a_bridge_that_does_not_answer_in_time_is_given_up(home: Home, provider:
         os.kill(bridge, signal.SIGSTOP)
         rpc.prompt("go on")
         rpc.prompt("and on")
-        (told,) = told_of(rpc, "it did not answer within 5 seconds")
+        assert len(told_of(rpc, "it did not answer within 5 seconds")) == 1
         assert rpc.statuses() == ["paging on", "paging off"]
         assert rpc.bridges() == []
     assert len(provider.requests) == 3
@@ -122,7 +122,9 @@ def test_what_a_provider_call_sends_to_the_bridge_does_not_grow_with_the_session
     contexts = [event for event in events if event.get("type") == "context"]
     assert len(contexts) == len(provider.requests) == 32
     assert [len(event["messages"]) for event in contexts] == [1, *[2] * 31]
-    appended = [entry["id"] for event in events if event.get("type") == "append" for entry in event["entries"]]
+    appended = [
+        entry["id"] for event in events if event.get("type") == "append" for entry in event["entries"]
+    ]
     assert len(appended) == len(set(appended))
     sizes = [len(json.dumps(event)) for event in events]
     half = len(sizes) // 2

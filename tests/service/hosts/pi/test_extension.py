@@ -13,7 +13,7 @@ from context_paging.domain.recovery.tools import tool_definitions
 from context_paging.service.hosts.pi.installer import install
 from context_paging.service.hosts.pi.manifest import packaged_files
 
-from .agent import NAVIGATE, Pi
+from .agent import USER, Pi
 from .conftest import missing
 
 OPTIONS = {
@@ -40,7 +40,8 @@ const told = [];
 for (const extension of extensions) {
   const command = extension.commands.get("context-paging");
   if (!command) continue;
-  const complete = async (prefix) => (await command.getArgumentCompletions(prefix))?.map((item) => item.value);
+  const complete = async (prefix) => 
+    (await command.getArgumentCompletions(prefix))?.map((item) => item.value);
   told.push({
     tools: [...extension.tools.values()].map(({ definition }) => definition),
     completions: { "": await complete(""), s: await complete("s"), x: await complete("x") },
@@ -64,7 +65,7 @@ def test_it_fits_the_types_of_pi(workspace: Path, pi: Pi, pi_folder: Path) -> No
         missing(compiler, pi_folder)
     for name, content in packaged_files().items():
         (workspace / name).write_bytes(content)
-    shutil.copy(NAVIGATE, workspace)
+    shutil.copy(USER, workspace)
     (workspace / "tsconfig.json").write_text(json.dumps({"compilerOptions": OPTIONS, "include": ["*.ts"]}))
     done = subprocess.run(
         [pi.node, compiler, "--project", "."], cwd=workspace, capture_output=True, text=True, check=False

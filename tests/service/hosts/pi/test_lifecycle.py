@@ -61,7 +61,10 @@ def test_statistics_count_what_pi_stored(home: Home, provider: Provider) -> None
         usage = rpc.ask("get_messages")["messages"][-1]["usage"]
         requests = len(provider.requests)
     assert f"Stored session: {Path(file).stat().st_size:,} bytes" in text
-    assert f"Latest request: {usage['input'] + usage['cacheRead'] + usage['cacheWrite']:,} tokens (measured" in text
+    assert (
+        f"Latest request: {usage['input'] + usage['cacheRead'] + usage['cacheWrite']:,} tokens (measured"
+        in text
+    )
     assert requests == 4
 
 

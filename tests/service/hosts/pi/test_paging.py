@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-
-import pytest
+from itertools import pairwise
 
 from .agent import SMALL, Home
 from .conversation import work
@@ -42,7 +41,7 @@ def test_the_notice_stands_at_the_front_and_stays_as_it_is_until_the_next_advanc
     requests = provider.requests
     first = next(n for n, request in enumerate(requests) if NOTICE in request.text)
     assert first > 0
-    for earlier, later in zip(requests[first:], requests[first + 1 :], strict=False):
+    for earlier, later in pairwise(requests[first:]):
         assert opening(later).startswith(NOTICE)
         assert later.messages[0]["role"] == "user"
         if later.continues(earlier):
@@ -129,7 +128,7 @@ def test_a_resumed_session_starts_without_a_cut_and_pages_on(home: Home, provide
     calls = json.loads(home.paging("calls", "--session", session, "--json"))
     resumed = next(entry for entry in calls if entry["number"] == 11)
     assert resumed["rule"] == "advance"
-    assert any(later.continues(earlier) for earlier, later in zip(after, after[1:], strict=False))
+    assert any(later.continues(earlier) for earlier, later in pairwise(after))
 
 
 def test_another_branch_gets_a_cut_of_its_own(home: Home, provider: Provider) -> None:
@@ -187,3 +186,18 @@ def test_a_smaller_model_gets_a_smaller_request(home: Home, provider: Provider) 
     assert small.tokens <= 20_000
     assert "outside this 20,000-token window" in opening(small)
     assert "model-selected" in home.paging("timeline", session)
+
+
+def test_a_message_that_an_extension_stored_leaves_the_window_with_its_time(
+    home: Home, provider: Provider
+) -> None:
+    home.settings(tokenBudget=BUDGET)
+    with home.rpc() as rpc:
+        rpc.prompt("/inject an early note")
+        work(rpc, provider, home, 4)
+        rpc.prompt("/inject a late note")
+        rpc.prompt("what now?")
+        assert rpc.extension_errors() == []
+    assert "an early note" in provider.requests[0].text
+    assert "an early note" not in provider.requests[-1].text
+    assert [text_of(message) for message in provider.requests[-1].messages[-2:]] == ["a late note", "what now?"]
