@@ -200,4 +200,7 @@ def test_a_message_that_an_extension_stored_leaves_the_window_with_its_time(
         assert rpc.extension_errors() == []
     assert "an early note" in provider.requests[0].text
     assert "an early note" not in provider.requests[-1].text
-    assert [text_of(message) for message in provider.requests[-1].messages[-2:]] == ["a late note", "what now?"]
+    assert [text_of(message) for message in provider.requests[-1].messages[-2:]] == [
+        "a late note",
+        "what now?",
+    ]
