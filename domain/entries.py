@@ -58,12 +58,12 @@ def context_message(entry: Entry) -> Message | None:
             message = entry.get("message")
             return message if isinstance(message, Mapping) else None
         case "custom_message":
+            # The host's own message lacks what the entry lacks, and has to be known again by its fingerprint.
+            given = {name: entry[name] for name in ("customType", "display", "details") if name in entry}
             return {
                 "role": "custom",
-                "customType": entry.get("customType"),
                 "content": entry.get("content"),
-                "display": entry.get("display"),
-                "details": entry.get("details"),
+                **given,
                 "timestamp": milliseconds(entry.get("timestamp")),
             }
         case "branch_summary":

@@ -7,7 +7,7 @@ from io import BytesIO, TextIOWrapper
 
 import typer
 
-from . import inspect, integrity, maintain, recover, replay, serve, tokens, transfer, what_if
+from . import inspect, integrity, maintain, pi, recover, replay, serve, tokens, transfer, what_if
 
 app = typer.Typer(
     name="context-paging",
@@ -43,6 +43,7 @@ app.command("rebuild")(maintain.rebuild_command)
 app.command("erase")(maintain.erase_command)
 app.command("retire")(maintain.retire_command)
 app.add_typer(maintain.db, name="db")
+app.add_typer(pi.pi, name="pi")
 
 
 def main() -> None:

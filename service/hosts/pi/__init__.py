@@ -1,0 +1,1 @@
+"""Context paging inside Pi: the extension, its installer, and a doctor for it."""
