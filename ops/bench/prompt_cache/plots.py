@@ -14,7 +14,7 @@ text{font:13px system-ui,sans-serif;fill:#1f2328}.faint{fill:#59636e}.bar{fill:#
 @media(prefers-color-scheme:dark){text{fill:#f0f6fc}.faint{fill:#9198a1}.bar{fill:#656c76}.own{fill:#3fb950}
 .axis{stroke:#3d444d}}
 </style>"""
-_COLOURS = ("#8b949e", "#2da44e", "#bf8700", "#8250df", "#0969da", "#cf222e", "#bc4c00")
+_COLOURS = ("#2da44e", "#8250df", "#bf8700", "#0969da")
 _OWN = "context paging"
 
 
@@ -36,7 +36,7 @@ def bars(path: Path, title: str, values: Sequence[tuple[str, float, str]]) -> No
 
 
 def windows(path: Path, title: str, played: Sequence[Played], budget: int) -> None:
-    """What each contender sent in each call of one conversation, in tokens."""
+    """What some contenders sent in each call of one conversation, in tokens."""
     calls = max(len(one.sizes) for one in played)
     most = max(budget * 1.6, *(max((s for s, _ in one.sizes), default=0) for one in played if _shown(one)))
     left, top, width, height = 64, 40, 640, 260
@@ -51,23 +51,22 @@ def windows(path: Path, title: str, played: Sequence[Played], budget: int) -> No
         f'<line x1="{left}" y1="{at:.1f}" x2="{left + width}" y2="{at:.1f}" '
         'stroke="#cf222e" stroke-dasharray="4 4"/>'
     )
-    for number, one in enumerate(played):
-        if not _shown(one):
-            continue
+    for number, one in enumerate(filter(_shown, played)):
         points = " ".join(
             f"{left + width * call / max(1, calls - 1):.1f},{top + height * (1 - size / most):.1f}"
             for call, (size, _) in enumerate(one.sizes)
         )
         colour = _COLOURS[number % len(_COLOURS)]
         parts.append(f'<polyline class="line" stroke="{colour}" points="{points}"/>')
-        x, y = left + (number % 3) * 220, top + height + 30 + (number // 3) * 20
+        x, y = left + (number % 2) * 300, top + height + 30 + (number // 2) * 20
         parts.append(f'<rect x="{x}" y="{y - 9}" width="10" height="10" fill="{colour}"/>')
         parts.append(f'<text x="{x + 16}" y="{y}">{escape(one.contender)}</text>')
     _write(path, 720, top + height + 90, "".join(parts))
 
 
 def _shown(one: Played) -> bool:
-    return one.contender != "everything"
+    # Those whose lines can be told apart.
+    return one.contender in (_OWN, "sliding window", "LangChain ClearToolUsesEdit", "compaction, Pi-like")
 
 
 def _write(path: Path, width: int, height: int, content: str) -> None:
