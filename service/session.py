@@ -110,6 +110,7 @@ class Session:
         self._tools = RecoveryTools(self._stored.entries.__getitem__, analyzer)
         self._call_id: str | None = None
         self._live = False
+        self._resident: tuple[tuple[str, list[dict[str, Any]]], int] | None = None
         self._window: float | None = None
 
     @property
@@ -184,7 +185,8 @@ class Session:
         Args:
             messages: everything that would go out; left out, the conversation the stored branch makes.
                 Messages must not be changed after they were passed.
-            tools: active tool definitions: ``name``, ``description``, ``parameters``.
+            tools: active tool definitions: ``name``, ``description``, ``parameters``. Must not be changed
+                afterwards either.
             context_window: the model's window in tokens, if known.
             usage_tokens: the host's status total in tokens, if known; ``"stored"`` for hosts without one:
                 the newest total that a stored response carries, and estimates of what was stored after it.
@@ -221,7 +223,7 @@ class Session:
         request = ContextRequested(
             reused=reused,
             appended=appended,
-            resident_tokens=self._estimator.resident_tokens(system_prompt, tools),
+            resident_tokens=self._resident_tokens(system_prompt, tools),
             context_window=context_window,
             usage_tokens=usage_tokens,
         )
@@ -402,6 +404,13 @@ class Session:
                 return [self._stored.entries[entry.id] for entry in event.appended]
             case _:
                 return None
+
+    def _resident_tokens(self, system_prompt: str, tools: Iterable[Mapping[str, Any]]) -> int:
+        # Seldom other ones than in the call before.
+        passed = (system_prompt, [dict(tool) for tool in tools])
+        if self._resident is None or self._resident[0] != passed:
+            self._resident = passed, self._estimator.resident_tokens(*passed)
+        return self._resident[1]
 
     def _digest(self, message: Message) -> MessageRef:
         return self._stored.known_ref(message) or digest(message, self._estimator)

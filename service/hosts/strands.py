@@ -6,6 +6,7 @@ It pages each model call by a middleware; the agent's messages stay whole.
 from __future__ import annotations
 
 import asyncio
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -222,5 +223,7 @@ def _shown_block(block: Any) -> dict[str, Any]:
     if "image" in block:
         image = block["image"]
         source = image.get("source") or {}
-        return image_block(str(source.get("bytes") or source), str(image.get("format", "")))
+        data = source.get("bytes")
+        shown = b64encode(data).decode() if isinstance(data, bytes) else str(data or source)
+        return image_block(shown, str(image.get("format", "")))
     return opaque_block(block.get("json", block))
