@@ -17,7 +17,6 @@ from ..paging import ContextPaging
 from ..replies import ContextReply
 from .conversion import (
     InvalidHostMessage,
-    OneMessageUnits,
     assistant_message,
     image_block,
     opaque_block,
@@ -33,23 +32,42 @@ from .message_list import MessageList, dictionary_of, field_of
 AnthropicMessage = Mapping[str, Any]
 _REMINDER = re.compile(r"\s*<([a-zA-Z][\w-]*)[^>]*>.*</\1>\s*", re.DOTALL)
 _MARK = {"type": "ephemeral"}
+MOST_MARKS = 4
+"""How many marks of the prompt cache the API takes in a request."""
 _UNMARKED = frozenset({"thinking", "redacted_thinking"})
 """Blocks that cannot hold a mark of the prompt cache."""
 
 
-class AnthropicConverter(OneMessageUnits[AnthropicMessage]):
-    """Reads and writes messages of Anthropic's Messages API, as dictionaries or the SDK's objects."""
+class AnthropicConverter:
+    """Reads and writes messages of Anthropic's Messages API, as dictionaries or the SDK's objects.
+
+    A call of a tool of the provider's own that is answered in a later message, as in a paused turn, makes all
+    messages up to there one unit: the API refuses one without the other.
+    """
+
+    def extent(self, messages: Sequence[AnthropicMessage], start: int) -> int:
+        """Where the unit that starts at ``start`` ends."""
+        end = start + 1
+        waiting = _waiting_server_calls(messages[start], set())
+        while waiting and end < len(messages) and not _is_request(messages[end]):
+            waiting = _waiting_server_calls(messages[end], waiting)
+            end += 1
+        return end
 
     def convert(
         self, unit: Sequence[AnthropicMessage], tool_names: Mapping[str, str]
     ) -> list[dict[str, Any]]:
-        """The messages that one message makes."""
-        message = unit[0]
-        match field_of(message, "role"):
+        """The messages that a unit makes."""
+        match field_of(unit[0], "role"):
             case "assistant":
-                return [assistant_message([_assistant_block(block) for block in _blocks(message)])]
+                said = [message for message in unit if field_of(message, "role") == "assistant"]
+                blocks = [_assistant_block(block) for message in said for block in _blocks(message)]
+                names = {**tool_names, **{b["id"]: b["name"] for b in blocks if b["type"] == "toolCall"}}
+                answers = [message for message in unit if field_of(message, "role") == "user"]
+                results = [made for message in answers for made, _ in _user_parts(message, names)]
+                return [assistant_message(blocks), *results]
             case "user":
-                return [made for made, _ in _user_parts(message, tool_names)]
+                return [made for made, _ in _user_parts(unit[0], tool_names)]
             case "system":
                 return []
             case role:
@@ -62,18 +80,25 @@ class AnthropicConverter(OneMessageUnits[AnthropicMessage]):
         instructs = field_of(unit[0], "role") == "system"
         return _text_of(field_of(unit[0], "content")) if instructs else None
 
+    def residue(self, unit: Sequence[AnthropicMessage]) -> Sequence[AnthropicMessage]:
+        """Instructions as they are."""
+        return unit
+
     def rebuild(
         self, unit: Sequence[AnthropicMessage], parts: Sequence[tuple[int, str | None]]
     ) -> Sequence[AnthropicMessage]:
-        """One user message with some of its blocks, or with references in place of results."""
-        message = unit[0]
-        held = [blocks for _, blocks in _user_parts(message, {})]
+        """A user message with some of its blocks, or with references in place of results."""
+        if field_of(unit[0], "role") == "assistant":
+            return _with_references(unit, dict(parts))
+        held = [blocks for _, blocks in _user_parts(unit[0], {})]
         content: list[Any] = []
         for part, replacement in parts:
             if replacement is None:
                 content += held[part]
             else:
                 content.append({**dictionary_of(held[part][0]), "content": replacement})
+        # The API wants results first, whatever order repair brings.
+        content.sort(key=lambda block: field_of(block, "type") != "tool_result")
         return [{"role": "user", "content": content}]
 
     def notice(self, text: str) -> AnthropicMessage:
@@ -163,9 +188,10 @@ class AnthropicMessages(MessageList[AnthropicMessage]):
         self._own_marks = own_marks
         if self._cache_marks and not own_marks:
             prompt = _marked_system(prompt)
-            for position in {len(sent) - len(transient) - 1, paged.stable - 1}:
-                if position >= 0:
-                    sent[position] = _with_mark(sent[position])
+            left = MOST_MARKS - _marks(prompt) - _marks(offered)
+            places = dict.fromkeys((len(sent) - len(transient) - 1, paged.stable - 1))
+            for position in [place for place in places if place >= 0][: max(0, left)]:
+                sent[position] = _with_mark(sent[position])
         return AnthropicRequest(sent, prompt, offered, paged.reply)
 
     def responded(self, response: Any) -> AnthropicMessage:
@@ -198,6 +224,59 @@ def _blocks(message: AnthropicMessage) -> list[dict[str, Any]]:
     if not isinstance(content, Iterable):
         raise InvalidHostMessage("the content of an Anthropic message is text or a list of blocks")
     return [dictionary_of(block) for block in content]
+
+
+def _is_request(message: AnthropicMessage) -> bool:
+    """Whether the user says something that is no tool result."""
+    content = field_of(message, "content")
+    if field_of(message, "role") != "user":
+        return False
+    return isinstance(content, str) or not any(
+        block.get("type") == "tool_result" for block in _blocks(message)
+    )
+
+
+def _waiting_server_calls(message: AnthropicMessage, waiting: set[str]) -> set[str]:
+    """Ids of calls of the provider's own tools that are not answered after a message."""
+    waiting = set(waiting)
+    content = field_of(message, "content")
+    if field_of(message, "role") != "assistant" or content is None or isinstance(content, str):
+        return waiting
+    for block in content:
+        kind = str(field_of(block, "type"))
+        if kind in ("server_tool_use", "mcp_tool_use"):
+            waiting.add(str(field_of(block, "id")))
+        elif kind.endswith("_tool_result"):
+            waiting.discard(str(field_of(block, "tool_use_id")))
+    return waiting
+
+
+def _with_references(
+    unit: Sequence[AnthropicMessage], parts: Mapping[int, str | None]
+) -> Sequence[AnthropicMessage]:
+    """All messages of a unit that cannot be taken apart, with references in place of results."""
+    rebuilt: list[AnthropicMessage] = []
+    position = 0
+    for message in unit:
+        if field_of(message, "role") == "assistant":
+            rebuilt.append(message)
+            continue
+        content: list[Any] = []
+        for _, blocks in _user_parts(message, {}):
+            position += 1
+            replacement = parts.get(position)
+            first = blocks[0] if replacement is None else {**dictionary_of(blocks[0]), "content": replacement}
+            content += [first, *blocks[1:]]
+        rebuilt.append({"role": "user", "content": content})
+    return rebuilt
+
+
+def _marks(blocks: Any) -> int:
+    return (
+        0
+        if isinstance(blocks, str)
+        else sum(bool(field_of(block, "cache_control")) for block in blocks or ())
+    )
 
 
 def _assistant_block(block: dict[str, Any]) -> dict[str, Any]:

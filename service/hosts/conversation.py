@@ -21,8 +21,11 @@ from context_paging.domain.recovery.errors import RecoveryRefused
 from ..log import SessionConflict
 from ..replies import ContextReply
 from ..session import Session
-from .conversion import Converter, H, same_content
+from .conversion import Converter, H, program_message, same_content
 from .layout import Assembly, Layout, assembly_parts
+
+RENEWED_UNITS = 4
+"""How many units may say the same in other objects before everything behind them is read again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,15 @@ class Paged(Generic[H]):
     messages: list[H]
     stable: int
     reply: ContextReply
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit(Generic[H]):
+    """A unit of the host's list, the messages it makes, and the text of what always goes out of it."""
+
+    host: Sequence[H]
+    made: list[dict[str, Any]]
+    resident: str | None
 
 
 class HostConversation(Generic[H]):
@@ -106,15 +118,14 @@ class HostConversation(Generic[H]):
         """
         with self._lock, suppress(SessionConflict):
             # A conflict is met in the next call.
-            made = self._read(response)
-            for _, messages in made:
-                for message in messages:
-                    if usage is not None and message["role"] == "assistant":
-                        message["usage"] = dict(usage)
+            read = self._read(response, len(self._entry_ids))
+            for message in (message for unit in read for message in unit.made):
+                if usage is not None and message["role"] == "assistant":
+                    message["usage"] = dict(usage)
             first = len(self._entry_ids)
-            answers = (messages for _, messages in made if any(m["role"] == "assistant" for m in messages))
+            answers = (unit.made for unit in read if any(m["role"] == "assistant" for m in unit.made))
             self._response = next(answers, [])
-            self._store(made)
+            self._store(read)
             self._end_turn(first)
 
     def tool(self, name: str, parameters: Any) -> str:
@@ -125,9 +136,18 @@ class HostConversation(Generic[H]):
         """
         with self._lock:
             try:
-                return self.session.tool(name, parameters).text
-            except RecoveryRefused as refused:
-                return f"{refused.told_code}: {refused}"
+                return self._told(name, parameters)
+            except SessionConflict:
+                passed = list(self._layout.host)
+                self._begin(self._start())
+                self._take_in(passed)
+                return self._told(name, parameters)
+
+    def _told(self, name: str, parameters: Any) -> str:
+        try:
+            return self.session.tool(name, parameters).text
+        except RecoveryRefused as refused:
+            return f"{refused.told_code}: {refused}"
 
     def close(self) -> None:
         """The host is done with the conversation."""
@@ -162,11 +182,15 @@ class HostConversation(Generic[H]):
         return Paged(sent, stable, reply)
 
     def _take_in(self, messages: Sequence[H]) -> None:
-        kept = self._unchanged(messages)
-        read = self._read(messages[self._layout.start(kept) :])
+        kept = self._unchanged(messages, 0)
+        for _ in range(RENEWED_UNITS):
+            if not self._renewed(messages, kept):
+                break
+            kept = self._unchanged(messages, kept + 1)
+        read = self._read(messages[self._layout.start(kept) :], self._layout.first(kept))
         same = 0
         while same < len(read) and kept + same < len(self._layout.ends):
-            if not self._is_stored(kept + same, *read[same]):
+            if not self._is_stored(kept + same, read[same]):
                 break
             same += 1
         # The host's newest objects stand for those it passed before.
@@ -174,7 +198,7 @@ class HostConversation(Generic[H]):
         self._layout.host[:end] = messages[:end]
         first = len(self._entry_ids)
         if same < len(read) and kept + same == len(self._layout.ends) - 1:
-            same += self._grown(*read[same])
+            same += self._grown(read[same])
         if kept + same < len(self._layout.ends):
             self._layout.truncate(kept + same)
             del self._entry_ids[self._layout.first(len(self._layout.ends)) :]
@@ -184,61 +208,87 @@ class HostConversation(Generic[H]):
         if self._waiting:
             self._end_turn(first)
 
-    def _unchanged(self, messages: Sequence[H]) -> int:
-        """How many leading units are made of the same objects as before, or of equal ones."""
-        ends = self._layout.ends
-        same = _common(self._layout.host, messages)
-        units = bisect_right(ends, same)
+    def _renewed(self, messages: Sequence[H], unit: int) -> bool:
+        """Whether a unit is another one that makes the same messages: instructions that change, say."""
+        layout = self._layout
+        if unit >= len(layout.ends) - 1:
+            return False
+        start, end = layout.start(unit), layout.ends[unit]
+        if end > len(messages) or self._converter.extent(messages, start) != end:
+            return False
+        (read,) = self._read(messages[start:end], layout.first(unit))
+        return self._is_stored(unit, read)
+
+    def _unchanged(self, messages: Sequence[H], known: int) -> int:
+        """How many leading units, ``known`` at least, are made of the same objects, or of equal ones."""
+        ends, start = self._layout.ends, self._layout.start(known)
+        if start:
+            same = start + _common(self._layout.host[start:], messages[start:])
+        else:
+            same = _common(self._layout.host, messages)
+        units = max(known, bisect_right(ends, same))
         # The newest unit may go on with what is new.
-        if units and self._converter.extent(messages, self._layout.start(units - 1)) != ends[units - 1]:
+        if (
+            units > known
+            and self._converter.extent(messages, self._layout.start(units - 1)) != ends[units - 1]
+        ):
             units -= 1
         return units
 
-    def _read(self, messages: Sequence[H]) -> list[tuple[Sequence[H], list[dict[str, Any]]]]:
-        """Units, and what they make. Nothing has changed when one cannot be read."""
+    def _read(self, messages: Sequence[H], stored: int) -> list[_Unit[H]]:
+        """Units, and what they make behind the first ``stored`` stored messages. Changes nothing."""
         units = []
         names = self._tool_names
+        waiting = _waiting_calls(self.session.stored.messages(), stored)
         position = 0
         while position < len(messages):
             end = self._converter.extent(messages, position)
             unit = messages[position:end]
             made = self._converter.convert(unit, names)
+            text = self._converter.resident_text(unit)
+            if waiting and text is not None and not made:
+                # Instructions between calls and their results are refused by providers, wherever they go out.
+                units.append(_Unit(unit, [program_message(text)], None))
+            else:
+                units.append(_Unit(unit, made, text))
             for message in made:
                 if message["role"] == "assistant":
-                    names.update((call["id"], call["name"]) for call in tool_calls(message))
-            units.append((unit, made))
+                    calls = [(call["id"], call["name"]) for call in tool_calls(message)]
+                    names.update(calls)
+                    waiting = {call_id for call_id, _ in calls}
+                elif message["role"] == "toolResult":
+                    waiting.discard(message["toolCallId"])
             position = end
         return units
 
-    def _is_stored(self, unit: int, messages: Sequence[H], made: Sequence[Message]) -> bool:
+    def _is_stored(self, unit: int, read: _Unit[H]) -> bool:
         layout = self._layout
-        if len(messages) != layout.ends[unit] - layout.start(unit):
+        if len(read.host) != layout.ends[unit] - layout.start(unit):
+            return False
+        # What the instructions say may change, but not whether there are any.
+        if (read.resident is None) != (unit not in layout.residents):
             return False
         stored = self.session.stored.messages()[layout.first(unit) : layout.lasts[unit]]
-        before = self._converter.resident_text(layout.messages(unit))
-        if before != self._converter.resident_text(messages):
-            return False
-        return len(stored) == len(made) and all(map(same_content, stored, made))
+        return len(stored) == len(read.made) and all(map(same_content, stored, read.made))
 
-    def _grown(self, unit: Sequence[H], made: list[dict[str, Any]]) -> bool:
+    def _grown(self, read: _Unit[H]) -> bool:
         """Take in what the newest unit has become, if it is the old one with further messages."""
         newest = len(self._layout.ends) - 1
         stored = self.session.stored.messages()[self._layout.first(newest) :]
-        old = self._layout.messages(newest)
-        if not stored or len(stored) >= len(made) or not all(map(same_content, stored, made)):
+        if not stored or len(stored) >= len(read.made) or not all(map(same_content, stored, read.made)):
             return False
-        if self._converter.resident_text(old) != self._converter.resident_text(unit):
+        if (read.resident is None) != (newest not in self._layout.residents):
             return False
-        further = made[len(stored) :]
-        self._layout.grow(unit, len(further))
+        further = read.made[len(stored) :]
+        self._layout.grow(read.host, len(further))
         self._append(further)
         return True
 
-    def _store(self, read: Sequence[tuple[Sequence[H], list[dict[str, Any]]]]) -> None:
+    def _store(self, read: Sequence[_Unit[H]]) -> None:
         entries: list[dict[str, Any]] = []
-        for unit, made in read:
-            self._layout.add(unit, len(made), resident=self._converter.resident_text(unit) is not None)
-            entries += self._known_response(made)
+        for unit in read:
+            self._layout.add(unit.host, len(unit.made), resident=unit.resident is not None)
+            entries += self._known_response(unit.made)
         self._append(entries)
 
     def _append(self, messages: Sequence[dict[str, Any]]) -> None:
@@ -276,9 +326,9 @@ class HostConversation(Generic[H]):
     def _with_transient(self, transient: Sequence[H]) -> tuple[Layout[H], list[Message]]:
         layout = self._layout.copy()
         outgoing = list(self.session.stored.messages())
-        for unit, made in self._read(transient):
-            layout.add(unit, len(made), resident=self._converter.resident_text(unit) is not None)
-            for message in made:
+        for unit in self._read(transient, len(outgoing)):
+            layout.add(unit.host, len(unit.made), resident=unit.resident is not None)
+            for message in unit.made:
                 message["timestamp"] = -len(outgoing)
                 outgoing.append(message)
         return layout, outgoing
@@ -286,6 +336,18 @@ class HostConversation(Generic[H]):
     def _resident_texts(self, layout: Layout[H]) -> list[str]:
         texts = (self._converter.resident_text(layout.messages(unit)) for unit in layout.residents)
         return [text for text in texts if text]
+
+
+def _waiting_calls(messages: Sequence[Message], count: int) -> set[str]:
+    """Ids of the newest calls among the first ``count`` messages that have no result yet."""
+    answered: set[Any] = set()
+    for position in range(count - 1, -1, -1):
+        message = messages[position]
+        if message["role"] == "assistant":
+            return {call["id"] for call in tool_calls(message)} - answered
+        if message["role"] == "toolResult":
+            answered.add(message["toolCallId"])
+    return set()
 
 
 def _position(messages: Sequence[Message], timestamp: Any) -> int:

@@ -116,8 +116,27 @@ def image_block(data: str, media_type: str) -> dict[str, Any]:
 
 
 def opaque_block(value: Any) -> dict[str, Any]:
-    """What the user or a tool passed and no other block can hold: searched and counted as its JSON."""
-    return text_block(json.dumps(value, ensure_ascii=False, default=str))
+    """What the user or a tool passed and no other block can hold: searched and counted as its JSON.
+
+    Raises:
+        InvalidHostMessage: it is nested too deeply.
+    """
+    try:
+        return text_block(json.dumps(_public(value), ensure_ascii=False, default=str))
+    except RecursionError:
+        raise InvalidHostMessage("a part of a message is nested too deeply") from None
+
+
+def _public(value: Any) -> Any:
+    """A value without what only the model's provider may read."""
+    if isinstance(value, Mapping):
+        return {key: _public(part) for key, part in value.items() if not _is_private(key)}
+    return [_public(part) for part in value] if isinstance(value, list | tuple) else value
+
+
+def _is_private(key: Any) -> bool:
+    name = str(key).lower()
+    return name.startswith("encrypted") or name.endswith("signature")
 
 
 def thinking_block(text: str) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from context_paging.service.hosts.conversion import InvalidHostMessage
 from context_paging.service.hosts.openai_chat import ChatConverter, OpenAIChat
 from context_paging.service.log import EventLog, LogOptions
 from context_paging.service.paging import ContextPaging, PagingSettings
+from context_paging.service.replies import ContextAbortedError
 
 SMALL = PagingSettings(token_budget=1_000)
 
@@ -82,6 +83,39 @@ def test_a_change_behind_the_cut_keeps_the_cut_and_one_before_it_does_not() -> N
     assert isinstance(moved, ContextSelected)
     assert kept.notice == first.notice
     assert moved.notice != first.notice
+
+
+def test_instructions_that_change_with_each_call_leave_the_cut_where_it_is() -> None:
+    paged, messages = chat(), turns(12)
+    notices = set()
+    for number in range(6):
+        clock = {"role": "system", "content": f"It is {number} o'clock."}
+        request = paged.page([clock, *messages])
+        assert request.messages[0] is clock
+        notices.add(request.messages[1]["content"])
+
+    assert len(notices) == 1
+    assert stored(paged) == len(messages)
+
+
+def test_instructions_between_a_call_and_its_result_are_no_valid_request() -> None:
+    messages = [*turn(1)[:2], {"role": "developer", "content": "Be quick."}, *turn(1)[2:]]
+    with pytest.raises(ContextAbortedError, match="onInvalidStructure"):
+        chat().page([*messages, {"role": "user", "content": "and?"}])
+
+    repaired = PagingSettings(token_budget=1_000, on_invalid_structure="repair")
+    sent = (
+        chat(ContextPaging(settings=repaired)).page([*messages, {"role": "user", "content": "and?"}]).messages
+    )
+
+    assert [message["role"] for message in sent] == [
+        "user",
+        "assistant",
+        "tool",
+        "developer",
+        "assistant",
+        "user",
+    ]
 
 
 def test_messages_of_one_call_alone_go_out_last_and_leave_the_window_as_it_is() -> None:
@@ -167,6 +201,8 @@ def test_two_programs_that_take_turns_both_go_on_in_the_log(tmp_path: Path) -> N
             for paged in (one, other):
                 assert paged.page(messages[:count]).messages[-1] is messages[count - 1]
                 paged.responded({"choices": [{"message": {"role": "assistant", "content": "yes"}}]})
+        for paged in (one, other, one):
+            assert "text 0" in paged.conversation.tool("load_history", {"historyIds": ["m2"]})
         calls = [e.event.type for e in log.events("s")].count("context-selected")
         assert calls == 8
         assert [verified.finding for verified in log.verify("s")] == [None]

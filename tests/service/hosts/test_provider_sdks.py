@@ -9,7 +9,6 @@ from typing import Any
 import anthropic
 import httpx2
 import openai
-import pytest
 
 from context_paging.service.hosts.anthropic import AnthropicMessages
 from context_paging.service.hosts.openai_chat import OpenAIChat
@@ -117,8 +116,47 @@ def _is_marked(message: Any) -> bool:
     return isinstance(message["content"], list) and any("cache_control" in b for b in message["content"])
 
 
-@pytest.mark.parametrize("marked", ["text", "message"])
-def test_marks_of_the_program_are_left_alone(marked: str) -> None:
+def test_there_are_never_more_marks_than_the_api_takes() -> None:
+    mark = {"cache_control": {"type": "ephemeral"}}
+    system: list[Any] = [{"type": "text", "text": "a", **mark}, {"type": "text", "text": "b", **mark}]
+    tool = {"name": "t", "description": "", "input_schema": {}, **mark}
+    chat, messages = AnthropicMessages(_paging(), "s"), [{"role": "user", "content": "hi"}]
+    for _ in range(3):
+        sent = chat.page(messages, system=system, tools=[tool]).messages
+        assert [_is_marked(message) for message in sent] == [False] * (len(sent) - 1) + [True]
+        messages = [*messages, {"role": "assistant", "content": "ho"}, {"role": "user", "content": "hi"}]
+
+
+def test_a_call_of_the_providers_own_tool_stays_with_its_result_in_a_later_message() -> None:
+    chat = AnthropicMessages(
+        ContextPaging(settings=PagingSettings(token_budget=700)), "s", recovery_tools=False
+    )
+    messages, sent = list[Any](), list[Any]()
+    for number in range(12):
+        use = {"type": "server_tool_use", "id": f"srv_{number}", "name": "web_search", "input": {}}
+        found = [{"type": "web_search_result", "encrypted_content": "c2VjcmV0", "title": "Tides " * 30}]
+        result = {"type": "web_search_tool_result", "tool_use_id": f"srv_{number}", "content": found}
+        client = {"type": "tool_use", "id": f"call_{number}", "name": "read", "input": {}}
+        messages += [
+            {"role": "user", "content": f"question {number}"},
+            {"role": "assistant", "content": [use, client]},
+            {
+                "role": "user",
+                "content": [{"type": "tool_result", "tool_use_id": f"call_{number}", "content": "x " * 99}],
+            },
+            {"role": "assistant", "content": [result, {"type": "text", "text": "So."}]},
+        ]
+        sent = chat.page([*messages, {"role": "user", "content": "and?"}]).messages
+        kinds = [b for m in sent if isinstance(m["content"], list) for b in m["content"]]
+        calls = [b["id"] for b in kinds if b["type"] == "server_tool_use"]
+        assert calls == [b["tool_use_id"] for b in kinds if b["type"] == "web_search_tool_result"]
+    assert len(sent) < len(messages)
+    shown = chat.conversation.tool("search_history", {"query": "Tides", "load": True})
+    assert "Tides" in shown
+    assert "c2VjcmV0" not in shown
+
+
+def test_marks_of_the_program_are_left_alone() -> None:
     own: Any = {"type": "text", "text": "hi", "cache_control": {"type": "ephemeral", "ttl": "1h"}}
     messages: list[Any] = [{"role": "user", "content": [own]}]
     chat = AnthropicMessages(_paging(), "s")
