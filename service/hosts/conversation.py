@@ -18,7 +18,7 @@ from typing import Any, Generic
 from context_paging.domain.messages import Message, tool_calls
 from context_paging.domain.recovery.errors import RecoveryRefused
 
-from ..log import SessionConflict
+from ..log import LogUnavailable, SessionConflict
 from ..replies import ContextReply
 from ..session import Session
 from .conversion import Converter, H, program_message, same_content
@@ -114,10 +114,9 @@ class HostConversation(Generic[H]):
 
         Raises:
             InvalidHostMessage: a message cannot be read; nothing has changed.
-            LogUnavailable: the log did not take the events.
         """
-        with self._lock, suppress(SessionConflict):
-            # A conflict is met in the next call.
+        # The answer is there and paid for: what is wrong with the log is met in the next call.
+        with self._lock, suppress(SessionConflict, LogUnavailable):
             read = self._read(response, len(self._entry_ids))
             for message in (message for unit in read for message in unit.made):
                 if usage is not None and message["role"] == "assistant":

@@ -14,9 +14,10 @@ from context_paging.service.hosts.conversation import HostConversation
 from context_paging.service.hosts.conversations import Conversations
 from context_paging.service.hosts.conversion import InvalidHostMessage
 from context_paging.service.hosts.openai_chat import ChatConverter, OpenAIChat
-from context_paging.service.log import EventLog, LogOptions
+from context_paging.service.log import EventLog, LogOptions, LogUnavailable
 from context_paging.service.paging import ContextPaging, PagingSettings
 from context_paging.service.replies import ContextAbortedError
+from context_paging.service.session import Session
 
 SMALL = PagingSettings(token_budget=1_000)
 
@@ -206,6 +207,36 @@ def test_two_programs_that_take_turns_both_go_on_in_the_log(tmp_path: Path) -> N
         calls = [e.event.type for e in log.events("s")].count("context-selected")
         assert calls == 8
         assert [verified.finding for verified in log.verify("s")] == [None]
+
+
+def test_an_answer_is_not_lost_when_the_log_is() -> None:
+    class Sink:
+        keeps_content = False
+        gone = False
+
+        def append(self, session_id: str, sequence: int, records: Any, *, label: Any = None) -> int:
+            if self.gone:
+                raise LogUnavailable("the disk is full")
+            return sequence + len(records)
+
+    sink = Sink()
+
+    def start() -> Session:
+        session = Session("s", sink=sink)
+        session.start()
+        return session
+
+    conversation: HostConversation[Any] = HostConversation(start, ChatConverter())
+    messages = turns(1)
+    conversation.page(messages)
+    sink.gone = True
+    conversation.responded([{"role": "assistant", "content": "yes"}])
+    messages += [{"role": "assistant", "content": "yes"}, {"role": "user", "content": "and?"}]
+
+    with pytest.raises(LogUnavailable):
+        conversation.page(messages)
+    sink.gone = False
+    assert conversation.page(messages).messages == messages
 
 
 def test_conversations_that_are_too_many_are_let_go_and_come_again() -> None:
