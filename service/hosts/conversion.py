@@ -161,8 +161,14 @@ def parsed_arguments(text: Any) -> Any:
 
 def usage_counters(
     input_tokens: int | None, output_tokens: int | None, cache_read: int | None, cache_write: int | None
-) -> dict[str, Any]:
-    """What a provider reported, in tokens; ``input_tokens`` without those read from or written to a cache."""
+) -> dict[str, Any] | None:
+    """What a provider reported, in tokens; ``input_tokens`` without those read from or written to a cache.
+
+    A report without any input is none: servers that do not count report zeros, and would make every request
+    look small.
+    """
+    if not (input_tokens or cache_read or cache_write):
+        return None
     return {
         "input": input_tokens or 0,
         "output": output_tokens or 0,

@@ -196,7 +196,7 @@ def _definition(tool: ToolDefinition) -> dict[str, Any]:
     }
 
 
-def _usage(response: ModelResponse) -> dict[str, Any]:
+def _usage(response: ModelResponse) -> dict[str, Any] | None:
     usage = response.usage
     read, written = usage.cache_read_tokens or 0, usage.cache_write_tokens or 0
     return usage_counters(usage.input_tokens - read - written, usage.output_tokens, read, written)

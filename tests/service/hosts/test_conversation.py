@@ -149,6 +149,19 @@ def test_a_response_that_was_told_is_not_taken_in_again_when_it_comes_in_the_lis
     assert anchor.reported_tokens == 505
 
 
+def test_a_usage_without_input_is_none() -> None:
+    paged, messages = chat(), turns(1)
+    paged.page(messages)
+    usage = {"prompt_tokens": 0, "completion_tokens": 5, "prompt_tokens_details": None}
+    answer = {"role": "assistant", "content": "yes"}
+    paged.responded({"choices": [{"message": answer}], "usage": usage})
+
+    assert paged.conversation.session.state.calibration.anchor is None
+    outcome = paged.page([*turns(12)[:-1], answer, {"role": "user", "content": "why?"}]).reply.outcome
+    assert isinstance(outcome, ContextSelected)
+    assert outcome.notice is not None
+
+
 def test_a_message_that_cannot_be_read_changes_nothing() -> None:
     paged, messages = chat(), turns(2)
     paged.page(messages)
