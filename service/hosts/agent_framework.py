@@ -51,7 +51,9 @@ class AgentFrameworkConverter(OneMessageUnits[Message]):
             case "system" | "developer":
                 return []
             case "assistant":
-                blocks = (_assistant_block(content) for content in message.contents)
+                # Tools of the provider's own come with their results.
+                own = {c.call_id for c in message.contents if c.type == "function_result"}
+                blocks = (_assistant_block(content, own) for content in message.contents)
                 return [assistant_message([block for block in blocks if block is not None])]
             case "user" | "tool":
                 return [made for made, _ in _parts(message, tool_names)]
@@ -185,19 +187,24 @@ def _definition(tool: Any) -> dict[str, Any]:
 def _usage(usage: Any) -> dict[str, Any] | None:
     if not usage:
         return None
+    if any(str(name).startswith("anthropic.") for name in usage):
+        # That client reports input as the API does: without what went to the cache or came from it.
+        read = usage.get("anthropic.cache_read_input_tokens") or 0
+        written = usage.get("cache_creation_input_token_count") or 0
+        return usage_counters(usage.get("input_token_count"), usage.get("output_token_count"), read, written)
     read = usage.get("cache_read_input_token_count") or 0
     written = usage.get("cache_creation_input_token_count") or 0
     given = usage.get("input_token_count") or 0
     return usage_counters(max(0, given - read - written), usage.get("output_token_count"), read, written)
 
 
-def _assistant_block(content: Content) -> dict[str, Any] | None:
+def _assistant_block(content: Content, own: set[str | None]) -> dict[str, Any] | None:
     match content.type:
         case "text":
             return text_block(content.text or "")
         case "text_reasoning":
             return thinking_block(content.text or content.protected_data or "")
-        case "function_call" if not content.informational_only:
+        case "function_call" if not content.informational_only and content.call_id not in own:
             arguments = parsed_arguments(content.arguments) if content.arguments is not None else {}
             return tool_call(content.call_id or "", content.name or "", arguments)
         case "usage":

@@ -45,14 +45,22 @@ class AnthropicConverter:
     messages up to there one unit: the API refuses one without the other.
     """
 
+    look_back = 40
+
     def extent(self, messages: Sequence[AnthropicMessage], start: int) -> int:
         """Where the unit that starts at ``start`` ends."""
-        end = start + 1
         waiting = _waiting_server_calls(messages[start], set())
+        calls = _client_calls(messages[start])
+        end = start + 1
         while waiting and end < len(messages) and not _is_request(messages[end]):
             waiting = _waiting_server_calls(messages[end], waiting)
+            further = _client_calls(messages[end])
+            if calls & further:
+                break
+            calls |= further
             end += 1
-        return end
+        # What nothing answers, so far, holds nothing together.
+        return start + 1 if waiting else end
 
     def convert(
         self, unit: Sequence[AnthropicMessage], tool_names: Mapping[str, str]
@@ -64,7 +72,13 @@ class AnthropicConverter:
                 blocks = [_assistant_block(block) for message in said for block in _blocks(message)]
                 names = {**tool_names, **{b["id"]: b["name"] for b in blocks if b["type"] == "toolCall"}}
                 answers = [message for message in unit if field_of(message, "role") == "user"]
-                results = [made for message in answers for made, _ in _user_parts(message, names)]
+                results: list[dict[str, Any]] = []
+                for made in (made for message in answers for made, _ in _user_parts(message, names)):
+                    if made["role"] == "toolResult" or not results:
+                        results.append(made)
+                    else:
+                        # What the user says in between cannot leave the unit.
+                        results[-1]["content"] += _shown_blocks(made["content"])
                 return [assistant_message(blocks), *results]
             case "user":
                 return [made for made, _ in _user_parts(unit[0], tool_names)]
@@ -251,6 +265,13 @@ def _waiting_server_calls(message: AnthropicMessage, waiting: set[str]) -> set[s
     return waiting
 
 
+def _client_calls(message: AnthropicMessage) -> set[str]:
+    content = field_of(message, "content")
+    if field_of(message, "role") != "assistant" or content is None or isinstance(content, str):
+        return set()
+    return {str(field_of(block, "id")) for block in content if field_of(block, "type") == "tool_use"}
+
+
 def _with_references(
     unit: Sequence[AnthropicMessage], parts: Mapping[int, str | None]
 ) -> Sequence[AnthropicMessage]:
@@ -262,12 +283,16 @@ def _with_references(
             rebuilt.append(message)
             continue
         content: list[Any] = []
-        for _, blocks in _user_parts(message, {}):
-            position += 1
-            replacement = parts.get(position)
+        for made, blocks in _user_parts(message, {}):
+            position += made["role"] == "toolResult"
+            if position not in parts:
+                continue
+            replacement = parts[position] if made["role"] == "toolResult" else None
             first = blocks[0] if replacement is None else {**dictionary_of(blocks[0]), "content": replacement}
             content += [first, *blocks[1:]]
-        rebuilt.append({"role": "user", "content": content})
+        content.sort(key=lambda block: field_of(block, "type") != "tool_result")
+        if content:
+            rebuilt.append({"role": "user", "content": content})
     return rebuilt
 
 
@@ -357,12 +382,19 @@ def _definition(tool: Any) -> dict[str, Any]:
 def _marked(message: AnthropicMessage) -> bool:
     content = field_of(message, "content")
     blocks = () if content is None or isinstance(content, str) else content
-    return any(field_of(block, "cache_control") for block in blocks)
+    return any(field_of(block, "cache_control") or _has_marks(block) for block in blocks)
+
+
+def _has_marks(block: Any) -> bool:
+    inside = field_of(block, "content") if field_of(block, "type") == "tool_result" else None
+    return isinstance(inside, list) and any(field_of(part, "cache_control") for part in inside)
 
 
 def _with_mark(message: AnthropicMessage) -> AnthropicMessage:
     content = _blocks(message)
-    markable = [n for n, block in enumerate(content) if block.get("type") not in _UNMARKED]
+    markable = [
+        n for n, block in enumerate(content) if block.get("type") not in _UNMARKED and block.get("text") != ""
+    ]
     if not markable:
         return message
     content[markable[-1]]["cache_control"] = _MARK

@@ -227,11 +227,9 @@ class HostConversation(Generic[H]):
             same = _common(self._layout.host, messages)
         units = max(known, bisect_right(ends, same))
         # The newest unit may go on with what is new.
-        if (
-            units > known
-            and self._converter.extent(messages, self._layout.start(units - 1)) != ends[units - 1]
-        ):
-            units -= 1
+        for unit in range(units - 1, max(known, units - self._converter.look_back) - 1, -1):
+            if self._converter.extent(messages, self._layout.start(unit)) != ends[unit]:
+                units = unit
         return units
 
     def _read(self, messages: Sequence[H], stored: int) -> list[_Unit[H]]:

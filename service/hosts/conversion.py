@@ -27,6 +27,11 @@ class InvalidHostMessage(ContextPagingError):
 class Converter(Protocol[H]):
     """How one kind of host message is read and written. Nothing the host passed is changed."""
 
+    @property
+    def look_back(self) -> int:
+        """How many of the newest units may end elsewhere when further messages come."""
+        ...
+
     def extent(self, messages: Sequence[H], start: int) -> int:
         """Where the unit that starts at ``start`` ends."""
         ...
@@ -64,6 +69,8 @@ class Converter(Protocol[H]):
 
 class OneMessageUnits(Generic[H]):
     """The part of a converter whose units are single messages, instructions or not."""
+
+    look_back = 0
 
     def extent(self, messages: Sequence[H], start: int) -> int:
         """Where the unit that starts at ``start`` ends."""

@@ -7,7 +7,6 @@ calls and responses before the model sees them, so that they are paired by their
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -40,6 +39,8 @@ _Place = tuple[int, int]
 
 class AdkConverter:
     """Reads and writes contents of Gemini. Calls of functions and their responses are one unit."""
+
+    look_back = 1
 
     def extent(self, messages: Sequence[types.Content], start: int) -> int:
         """Where the unit that starts at ``start`` ends: responses go with the calls before them."""
@@ -239,8 +240,8 @@ def _result(response: types.FunctionResponse, waiting: list[tuple[str, str]]) ->
         waiting.remove(call)
     given = response.response or {}
     alone = given.get("result") if len(given) == 1 else None
-    text = alone if isinstance(alone, str) else json.dumps(given, ensure_ascii=False, default=str)
-    return tool_result(call[0], name, text, failed="error" in given)
+    content = [text_block(alone) if isinstance(alone, str) else opaque_block(given)]
+    return tool_result(call[0], name, content, failed="error" in given)
 
 
 def _with_response(part: types.Part, text: str) -> types.Part:

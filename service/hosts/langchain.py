@@ -241,7 +241,8 @@ def _usage(message: AIMessage) -> dict[str, Any] | None:
         return None
     details = usage.get("input_token_details") or {}
     read, written = details.get("cache_read") or 0, details.get("cache_creation") or 0
-    return usage_counters(usage["input_tokens"] - read - written, usage["output_tokens"], read, written)
+    own = max(0, usage["input_tokens"] - read - written)
+    return usage_counters(own, usage["output_tokens"], read, written)
 
 
 def _assistant_blocks(message: AIMessage) -> list[dict[str, Any]]:
@@ -276,6 +277,11 @@ def _block(block: str | Mapping[str, Any]) -> dict[str, Any] | None:
             held = source if isinstance(source, Mapping) else block
             data = held.get("base64") or held.get("data") or held.get("url") or held.get("file_id")
             return image_block(str(data), str(held.get("mime_type") or held.get("media_type") or ""))
+        case "reasoning_content":
+            thought = block.get("reasoning_content")
+            return thinking_block(str(thought.get("text", "")) if isinstance(thought, Mapping) else "")
+        case "non_standard" if isinstance(block.get("value"), Mapping):
+            return _block(block["value"])
         case kind if kind in _CALLS:
             return None
         case _:

@@ -34,6 +34,8 @@ _APPROVAL = ("mcp_approval_request", "mcp_approval_response")
 class ItemsConverter:
     """Reads and writes items of OpenAI's Responses API, as dictionaries or the SDK's objects."""
 
+    look_back = 1
+
     def extent(self, messages: Sequence[Item], start: int) -> int:
         """Where the unit that starts at ``start`` ends: items of the model go together."""
         end = start + 1

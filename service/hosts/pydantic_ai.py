@@ -281,5 +281,10 @@ def _response_block(part: Any) -> dict[str, Any]:
         case SpeechPart():
             return text_block(part.transcript or "")
         case _:
-            # Calls of the provider's own tools, and files the model made.
-            return opaque_block(str(part))
+            # Calls of the provider's own tools, and files, without what is the provider's alone.
+            shown = {
+                name: getattr(part, name, None) for name in ("part_kind", "tool_name", "args", "content")
+            }
+            if isinstance(shown["content"], BinaryContent):
+                shown["content"] = _user_block(shown["content"])
+            return opaque_block({name: value for name, value in shown.items() if value is not None})

@@ -9,6 +9,8 @@ import asyncio
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from typing import Any
+from uuid import uuid4
+from weakref import WeakKeyDictionary
 
 from strands.agent.conversation_manager import ConversationManager
 from strands.hooks import AgentInitializedEvent, HookRegistry
@@ -32,6 +34,8 @@ from .conversion import (
     usage_counters,
     user_message,
 )
+
+_UNNAMED = "default"
 
 
 class StrandsConverter(OneMessageUnits[Message]):
@@ -78,7 +82,7 @@ class ContextPagingConversationManager(ConversationManager):
     its error is raised: set the token budget lower.
 
     Args:
-        session_id: names the session in the log; unless given, the agent's id does.
+        session_id: names the session in the log; unless given, the agent's id does, if it has one.
         context_window: the model's window in tokens; unless given, what the model says.
         settings: other settings than those of ``paging``.
     """
@@ -97,6 +101,7 @@ class ContextPagingConversationManager(ConversationManager):
             paging, StrandsConverter(), host="strands", settings=settings, recovery_tools=recovery_tools
         )
         self._session_id = session_id
+        self._unnamed: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
         self._context_window = context_window
 
     def register_hooks(self, registry: HookRegistry, **kwargs: Any) -> None:
@@ -123,7 +128,13 @@ class ContextPagingConversationManager(ConversationManager):
             agent.tool_registry.register_tool(self._tool(agent, definition))
 
     def _conversation(self, agent: Any) -> HostConversation[Message]:
-        return self._conversations.of(self._session_id or str(agent.agent_id))
+        return self._conversations.of(self._session_id or self._named(agent))
+
+    def _named(self, agent: Any) -> str:
+        # Agents without a name all have the same id, and must not read each other's history.
+        if agent.agent_id != _UNNAMED:
+            return str(agent.agent_id)
+        return self._unnamed.setdefault(agent, f"strands-{uuid4().hex[:12]}")
 
     async def _page(self, context: InvokeModelContext) -> InvokeModelContext:
         conversation = await asyncio.to_thread(self._conversation, context.agent)
