@@ -158,3 +158,14 @@ def write(steps: list[Step]) -> list[Message]:
 def test_any_history_goes_out_valid_and_stable(steps: list[Step], broken: list[Step]) -> None:
     for script, policy in ((steps, "abort"), (broken, "repair")):
         check_history(AgentFrameworkConverter(), script, policy, write=write, check=check_messages, wire=wire)
+
+
+def test_a_hosted_tool_that_is_answered_in_its_own_message_is_no_call_of_the_program() -> None:
+    call = Content.from_function_call("srv_1", "web_search", arguments={"query": "tides"})
+    found = Content.from_function_result("srv_1", result="14.25 metres")
+    message = Message("assistant", [call, found, Content.from_text("Harbour 2.")])
+
+    (made,) = AgentFrameworkConverter().convert([message], {})
+
+    assert [block["type"] for block in made["content"]] == ["text", "text", "text"]
+    assert "14.25 metres" in made["content"][1]["text"]

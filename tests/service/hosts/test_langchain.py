@@ -169,3 +169,16 @@ def _wire(messages: list[BaseMessage]) -> list[str]:
 def test_any_history_goes_out_valid_and_stable(steps: list[Step], broken: list[Step]) -> None:
     for script, policy in ((steps, "abort"), (broken, "repair")):
         check_history(LangChainConverter(), script, policy, write=_history, check=_check, wire=_wire)
+
+
+def test_thoughts_are_private_in_every_form_they_come_in() -> None:
+    content: Any = [
+        {"type": "reasoning_content", "reasoning_content": {"text": "hm", "signature": "c2ln"}},
+        {"type": "non_standard", "value": {"type": "redacted_thinking", "data": "c2VjcmV0"}},
+        {"type": "reasoning", "summary": [{"type": "summary_text", "text": "so"}]},
+        {"type": "text", "text": "yes"},
+    ]
+
+    (made,) = LangChainConverter().convert([AIMessage(content)], {})
+
+    assert [block["type"] for block in made["content"]] == ["thinking", "thinking", "thinking", "text"]

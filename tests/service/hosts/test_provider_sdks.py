@@ -313,3 +313,47 @@ def test_openai_responses() -> None:
 def _read(arguments: Any) -> str:
     given = json.loads(arguments) if isinstance(arguments, str) else arguments
     return file_text(given["number"])
+
+
+def test_text_of_the_user_while_a_tool_of_the_provider_is_pending_stays_where_it_is() -> None:
+    chat = AnthropicMessages(_paging(), "s", cache_marks=False, recovery_tools=False)
+
+    def use(kind: str, number: int) -> Any:
+        return {"type": kind, "id": f"{kind}_{number}", "name": "t", "input": {}}
+
+    def result(number: int) -> Any:
+        return {"type": "tool_result", "tool_use_id": f"tool_use_{number}", "content": "x"}
+
+    found = {"type": "web_search_tool_result", "tool_use_id": "server_tool_use_1", "content": []}
+    messages: list[Any] = [
+        {"role": "user", "content": "go"},
+        {"role": "assistant", "content": [use("server_tool_use", 1), use("tool_use", 1)]},
+        {"role": "user", "content": [result(1), {"type": "text", "text": "and this"}]},
+        {"role": "assistant", "content": [found, use("tool_use", 2)]},
+        {"role": "user", "content": [result(2)]},
+    ]
+
+    for count in (1, 3, 5):
+        assert chat.page(messages[:count]).messages == messages[:count]
+
+
+def test_a_stray_result_inside_a_unit_is_left_out_by_a_repair() -> None:
+    settings = PagingSettings(on_invalid_structure="repair")
+    chat = AnthropicMessages(ContextPaging(settings=settings), "s", cache_marks=False, recovery_tools=False)
+    search = {"type": "server_tool_use", "id": "srv", "name": "web_search", "input": {}}
+    call = {"type": "tool_use", "id": "call", "name": "read", "input": {}}
+    results = [{"type": "tool_result", "tool_use_id": i, "content": "x"} for i in ("call", "stray")]
+    found = {"type": "web_search_tool_result", "tool_use_id": "srv", "content": []}
+
+    sent = chat.page(
+        [
+            {"role": "user", "content": "go"},
+            {"role": "assistant", "content": [search, call]},
+            {"role": "user", "content": results},
+            {"role": "assistant", "content": [found, {"type": "text", "text": "So."}]},
+            {"role": "user", "content": "and?"},
+        ]
+    ).messages
+
+    check_anthropic(sent)
+    assert sent[2]["content"] == results[:1]

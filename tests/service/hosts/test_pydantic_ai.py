@@ -14,6 +14,8 @@ from pydantic_ai.messages import (
     ModelMessagesTypeAdapter,
     ModelRequest,
     ModelResponse,
+    NativeToolCallPart,
+    NativeToolReturnPart,
     SystemPromptPart,
     TextPart,
     ThinkingPart,
@@ -153,3 +155,16 @@ def _check(messages: list[ModelMessage]) -> None:
 def test_any_history_goes_out_valid_and_stable(steps: list[Step], broken: list[Step]) -> None:
     for script, policy in ((steps, "abort"), (broken, "repair")):
         check_history(PydanticAIConverter(), script, policy, write=write, check=_check, wire=wire)
+
+
+def test_what_a_providers_own_tool_said_is_kept_without_what_is_the_providers_alone() -> None:
+    details = {"thought_signature": "c2VjcmV0"}
+    call = NativeToolCallPart("web_search", {"query": "tides"}, "srv_1", provider_details=details)
+    found = NativeToolReturnPart("web_search", {"height": 14.25}, "srv_1", provider_details=details)
+
+    (made,) = PydanticAIConverter().convert([ModelResponse(parts=[call, found])], {})
+
+    shown = as_json(made)
+    assert "14.25" in shown
+    assert "tides" in shown
+    assert "c2VjcmV0" not in shown

@@ -149,3 +149,19 @@ def write(steps: list[Step]) -> list[Message]:
 def test_any_history_goes_out_valid_and_stable(steps: list[Step], broken: list[Step]) -> None:
     for script, policy in ((steps, "abort"), (broken, "repair")):
         check_history(StrandsConverter(), script, policy, write=write, check=check_messages, wire=wire)
+
+
+def test_agents_without_a_name_do_not_read_each_others_history() -> None:
+    manager = ContextPagingConversationManager(ContextPaging(settings=PagingSettings(token_budget=BUDGET)))
+    agents: list[Any] = [
+        Agent(ScriptedModel(Script()), tools=[read_file], conversation_manager=manager, callback_handler=None)
+        for _ in range(2)
+    ]
+    agents[0](QUESTION)
+
+    one, other = (
+        manager._conversation(agent).tool("search_history", {"query": "harbour"}) for agent in agents
+    )
+
+    assert '"historyId"' in one
+    assert '"historyId"' not in other
