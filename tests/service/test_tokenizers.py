@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import os
+import re
 import socket
 import subprocess
 import sys
+import tempfile
+from base64 import b64encode
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +26,7 @@ from context_paging.service import tokenizers as counters
 from context_paging.service.log import EventLog
 from context_paging.service.tokenizers import (
     CountedTokens,
+    InvalidCount,
     TiktokenEstimator,
     UnknownEstimator,
     VocabularyMissing,
@@ -135,33 +140,70 @@ def test_a_vocabulary_that_is_not_here_is_told_at_once_and_not_fetched() -> None
     assert "TIKTOKEN_CACHE_DIR" in str(raised.value)
 
 
-def _cached(folder: Path, data: bytes) -> Path:
-    key = hashlib.sha1(
-        b"https://openaipublic.blob.core.windows.net/encodings/o200k_base.tiktoken"
-    ).hexdigest()
-    folder.mkdir(exist_ok=True)
-    (folder / key).write_bytes(data)
-    return folder / key
+KEY = hashlib.sha1(ADDRESS.encode()).hexdigest()
+PACKED = gzip.compress(b"x" * 9_000, mtime=0)
 
 
-def test_a_file_where_tiktoken_keeps_it_is_taken_and_a_damaged_one_told_and_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ranks = counters._ranks(ADDRESS)
-    lines = b"\n".join(
-        b" ".join([__import__("base64").b64encode(token), str(rank).encode()])
-        for token, rank in ranks.items()
-    )
+@pytest.fixture(scope="module")
+def vocabulary() -> bytes:
+    """The vocabulary's file, made again from what it holds."""
+    lines = (b64encode(token) + b" %d" % rank for token, rank in counters._ranks(ADDRESS).items())
+    return b"\n".join(lines) + b"\n"
+
+
+@pytest.fixture
+def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The folders tiktoken keeps vocabularies in, in the order they are looked at; no packages."""
+    found = [tmp_path / name for name in ("tiktoken", "data-gym", "temporary/data-gym-cache")]
+    for folder in found:
+        folder.mkdir(parents=True)
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(found[0]))
+    monkeypatch.setenv("DATA_GYM_CACHE_DIR", str(found[1]))
+    monkeypatch.setattr(tempfile, "tempdir", str(found[2].parent))
     monkeypatch.setattr(counters, "_PACKAGES", ())
-    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path / "cache"))
-    own = _cached(tmp_path / "cache", lines + b"\n")
+    return found
 
-    assert counters._ranks(ADDRESS, hashlib.sha256(lines + b"\n").hexdigest()) == ranks
-    damaged = _cached(tmp_path / "cache", b"nonsense")
-    with pytest.raises(VocabularyMissing, match="its SHA-256 differs"):
-        counters._ranks(ADDRESS, hashlib.sha256(lines + b"\n").hexdigest())
-    assert own == damaged
-    assert damaged.read_bytes() == b"nonsense"
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_file_where_tiktoken_keeps_it_is_taken(folders: list[Path], place: int, vocabulary: bytes) -> None:
+    (folders[place] / KEY).write_bytes(vocabulary)
+
+    assert len(counters._ranks(ADDRESS, hashlib.sha256(vocabulary).hexdigest())) > 199_000
+
+
+def test_a_damaged_file_is_passed_over_and_left(folders: list[Path], vocabulary: bytes) -> None:
+    (folders[0] / KEY).write_bytes(b"nonsense")
+    (folders[1] / KEY).write_bytes(vocabulary)
+
+    assert counters._ranks(ADDRESS, hashlib.sha256(vocabulary).hexdigest())
+    assert (folders[0] / KEY).read_bytes() == b"nonsense"
+
+
+def test_where_a_vocabulary_was_looked_for_is_told(folders: list[Path]) -> None:
+    (folders[0] / KEY).write_bytes(b"nonsense")
+
+    with pytest.raises(VocabularyMissing) as raised:
+        counters._ranks(ADDRESS, "0" * 64)
+    told = str(raised.value)
+    assert f"{folders[0] / KEY} (not the vocabulary: its SHA-256 differs)" in told
+    assert all(f"{folder / KEY} (no such file)" in told for folder in folders[1:])
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [b"nonsense", PACKED[:20], PACKED[:10] + b"\xff" * 40],
+    ids=["not packed", "cut off", "spoilt"],
+)
+def test_a_damaged_file_of_a_package_is_told(
+    folders: list[Path], damage: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packed = tmp_path / "o200k_base.tiktoken.gz"
+    packed.write_bytes(damage)
+    places = counters._places
+    monkeypatch.setattr(counters, "_places", lambda key, name: [*places(key, name), packed])
+
+    with pytest.raises(VocabularyMissing, match=re.escape(str(packed))):
+        counters._ranks(ADDRESS, "0" * 64)
 
 
 def test_tiktoken_itself_is_left_as_it_was() -> None:
@@ -187,8 +229,14 @@ def test_what_a_provider_counted_comes_before_an_estimate() -> None:
     outcome = session.context().outcome
     assert outcome is not None
     assert outcome.estimated_tokens == 77 + counted.resident_tokens("", [])
-    with pytest.raises(ValueError, match="-1 tokens"):
-        counted.learn(known, -1)
+
+
+@pytest.mark.parametrize("count", [-1, 1.5, 3.0, float("nan"), True, None, "7"])
+def test_what_is_no_count_is_not_learnt(count: Any) -> None:
+    counted, message = CountedTokens(), {"role": "user", "content": "hello"}
+    with pytest.raises(InvalidCount, match="whole number"):
+        counted.learn(message, count)
+    assert counted.message_tokens(message) == 2
 
 
 def _session(log: EventLog, counter: TokenEstimator) -> None:
