@@ -8,10 +8,12 @@ before each response. The cache holds every prefix that was sent, for ``--life``
 prices are multiples of an input token's price (``--write``, ``--read``, ``--output``). Needs the extras
 langchain and agent-framework.
 
-``cost`` is that of all calls, as a share of what sending everything would cost. ``unread`` are tool results
-of the newest exchange that the model was not shown; ``dropped`` requests without the user's message that they
-are about; ``broken`` calls without results and results without calls; ``lost`` messages that the model can no
-longer read; ``above`` requests above the budget; ``refused`` calls that were not made, or had no message.
+``cost`` is that of all calls, as a share of what sending everything would cost; ``per call`` that of a
+request that went out, in input tokens. ``unread`` are tool results of the newest exchange that the model was
+not shown; ``dropped`` requests without the user's message that they are about; ``broken`` calls without
+results and results without calls; ``lost`` messages that the model can no longer read; ``above`` requests
+above the budget, ``beyond`` above the model's window (``--window``), played as if the provider took them;
+``refused`` calls that were not made, or had no message.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from prompt_cache.contenders import CONTENDERS
+from prompt_cache.contenders import CONTENDERS, Limits
 from prompt_cache.conversations import Conversation, made_up, recorded
 from prompt_cache.metrics import Played, followers, play, totals
 from prompt_cache.plots import bars, windows
@@ -39,13 +41,16 @@ COLUMNS = (
     "cached",
     "prefix",
     "cost",
+    "per call",
     "unread",
     "dropped",
     "broken",
     "lost",
     "above",
+    "beyond",
     "refused",
 )
+COUNTS = COLUMNS[COLUMNS.index("unread") :]
 
 
 def conversations(files: list[str]) -> Iterator[Conversation]:
@@ -69,7 +74,8 @@ def shown(result: Played, everything: Played, conversations: int = 1) -> dict[st
         "cached": f"{result.cached / result.tokens:.0%}" if result.tokens else "–",
         "prefix": f"{result.prefixes / following:.0%}" if following else "–",
         "cost": f"{result.cost / everything.cost:.2f}",
-        **{name: f"{getattr(result, name):,}" for name in COLUMNS[4:]},
+        "per call": f"{result.cost / result.made:,.0f}" if result.made else "–",
+        **{name: f"{getattr(result, name):,}" for name in COUNTS},
     }
 
 
@@ -90,21 +96,21 @@ def main() -> None:
     parser.add_argument("files", nargs="*")
     parser.add_argument("--budget", type=int, default=32_000)
     parser.add_argument("--resident", type=int, default=3_000, help="tokens of system prompt and tools")
+    parser.add_argument("--window", type=int, default=200_000, help="tokens of the model's context window")
     for name in ("write", "read", "output", "life"):
         parser.add_argument(f"--{name}", type=float, default=getattr(prices, name))
     parser.add_argument("--least", type=int, default=prices.least)
-    parser.add_argument("--figures", type=Path)
+    parser.add_argument("--figures", "--plots", type=Path, help="a folder for the plots and the table")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
+    limits = Limits(options.budget, options.resident, options.window)
     prices = Prices(options.write, options.read, options.output, options.life, options.least)
     found: dict[str, list[Played]] = {}
     console = Console(width=170)
     played = list(conversations(options.files))
     work = [(kind, one) for one in played for kind in CONTENDERS]
     for kind, one in track(work, "playing", console=Console(stderr=True), transient=True):
-        contender = kind(one, options.budget, options.resident)
-        result = play(contender, one, budget=options.budget, resident=options.resident, prices=prices)
-        found.setdefault(one.name, []).append(result)
+        found.setdefault(one.name, []).append(play(kind(one, limits), one, limits, prices))
     together = [totals([results[n] for results in found.values()]) for n in range(len(CONTENDERS))]
     if options.json:
         told: Any = {name: [vars(result) for result in results] for name, results in found.items()}

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import copy
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
+from context_paging.domain.estimation import CHARACTERS_PER_TOKEN, HeuristicEstimator, tools_text
 from context_paging.domain.recovery.errors import RecoveryRefused
+from context_paging.domain.recovery.tools import tool_definitions
 from context_paging.service.session import Session
 
 from .conversations import Conversation
@@ -16,16 +19,36 @@ from .provider import Sent
 PI_WINDOW = 128_000
 PI_RESERVE, PI_KEEP = 16_384, 20_000
 """Pi's defaults, in tokens, of a window of the default budget; for another budget they are scaled with it."""
+PI_RESULT_CHARACTERS = 2_000
+"""What Pi's request for a summary shows of a tool result."""
+_ESTIMATOR = HeuristicEstimator()
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What is the same for everybody, in tokens.
+
+    Attributes:
+        budget: the most a request may hold.
+        resident: the host's system prompt and tools, in every request.
+        window: the model's context window.
+    """
+
+    budget: int
+    resident: int
+    window: int
 
 
 class Contender(Protocol):
     """One way.
 
     Attributes:
+        resident: tokens of the system prompt and the tools, those it brings itself among them.
         extra_input: tokens of calls of its own that it made so far, and their answers (``extra_output``).
     """
 
     name: str
+    resident: int
     extra_input: int
     extra_output: int
 
@@ -42,10 +65,11 @@ class _Plain:
     name = ""
     extra_input = extra_output = 0
 
-    def __init__(self, played: Conversation, budget: int, resident: int) -> None:
+    def __init__(self, played: Conversation, limits: Limits) -> None:
         self.played = played
-        self.room = budget - resident
-        self.budget = budget
+        self.limits = limits
+        self.resident = limits.resident
+        self.room = limits.budget - limits.resident
 
     def sent(self, index: int) -> Sent:
         """A message as it is."""
@@ -67,32 +91,45 @@ class Everything(_Plain):
 
 
 class Paging(_Plain):
-    """Context paging, as a host has it that stores its conversation."""
+    """Context paging, as a host has it that stores its conversation and offers the recovery tools.
+
+    What the model would read again with them is not played.
+    """
 
     name = "context paging"
 
-    def __init__(self, played: Conversation, budget: int, resident: int) -> None:
-        super().__init__(played, budget, resident)
+    def __init__(self, played: Conversation, limits: Limits) -> None:
+        super().__init__(played, limits)
         self._session = Session("bench")
-        self._session.start(global_settings={"contextPaging": {"tokenBudget": budget}})
-        self._resident = "x" * (resident * 4 - 2)
+        self._session.start(global_settings={"contextPaging": self._settings()})
+        # The host's own part, without the two characters of an empty list that are counted anyway.
+        self._prompt = "x" * (limits.resident * CHARACTERS_PER_TOKEN - len(tools_text([])))
+        self._tools = tool_definitions()
+        self.resident = _ESTIMATOR.resident_tokens(self._prompt, self._tools)
         self._count = 0
 
+    def _settings(self) -> dict[str, int]:
+        return {"tokenBudget": self.limits.budget}
+
     def request(self, count: int) -> list[Sent] | None:
-        """The window; the newest results may go above the budget once, in a model of twice the budget."""
+        """The window. Unread results go above the budget once, if the model's window has room for them."""
         self._append(count)
-        reply = self._session.context(system_prompt=self._resident, context_window=None)
+        reply = self._session.context(
+            system_prompt=self._prompt, tools=self._tools, context_window=self.limits.window
+        )
         if reply.aborted is not None:
             return None
         sent: list[Sent] = []
         for part in reply.sent:
             if isinstance(part, tuple):
                 sent += [self.sent(index) for index in range(part[0], part[1] + 1)]
-            elif part["role"] == "toolResult":
+                continue
+            tokens = _ESTIMATOR.message_tokens(part)
+            if part["role"] == "toolResult":
                 index = next(n for n in range(count - 1, -1, -1) if self._is_call(n, part["toolCallId"]))
-                sent.append(Sent(("reference", index), 40, index, whole=False))
+                sent.append(Sent(("reference", index), tokens, index, whole=False))
             else:
-                sent.append(Sent(("notice", part["content"]), len(part["content"]) // 4 + 1))
+                sent.append(Sent(("notice", part["content"]), tokens))
         return sent
 
     def readable(self, index: int) -> bool:
@@ -138,17 +175,18 @@ class SlidingWindow(_Plain):
 class Compaction(_Plain):
     """A summary takes the place of what is older than the newest messages, as in Pi.
 
-    The summary has a fixed size; making one is a call of its own, with what is summarised as its input.
+    The summary has a fixed size. Making one is a call of its own, which reads what is summarised as Pi shows
+    it, without thinking and pictures and with the beginnings of tool results. It writes nothing to the cache.
     """
 
     name = "compaction, Pi-like"
     summary_tokens = 1_200
 
-    def __init__(self, played: Conversation, budget: int, resident: int) -> None:
-        super().__init__(played, budget, resident)
+    def __init__(self, played: Conversation, limits: Limits) -> None:
+        super().__init__(played, limits)
         self._kept = self._summaries = 0
-        self._reserve = PI_RESERVE * budget // PI_WINDOW
-        self._keep = PI_KEEP * budget // PI_WINDOW
+        self._reserve = PI_RESERVE * limits.budget // PI_WINDOW
+        self._keep = PI_KEEP * limits.budget // PI_WINDOW
 
     def request(self, count: int) -> list[Sent] | None:
         """The summary and what was kept."""
@@ -162,19 +200,51 @@ class Compaction(_Plain):
         return own + sum(self.played.tokens[self._kept : count])
 
     def _compact(self, count: int) -> None:
-        start, kept = count, 0
-        while start > self._kept and kept < self._keep:
-            start -= 1
-            kept += self.played.tokens[start]
-        while start > self._kept and self.played.messages[start]["role"] == "toolResult":
-            start -= 1
+        start = self._cut(count)
         if start == self._kept:
             return
-        self.extra_input += sum(self.played.tokens[self._kept : start])
+        self.extra_input += sum(map(summarised_tokens, self.played.messages[self._kept : start]))
         self.extra_input += self.summary_tokens if self._summaries else 0
         self.extra_output += self.summary_tokens
         self._kept = start
         self._summaries += 1
+
+    def _cut(self, count: int) -> int:
+        """Where a message that is no result stands, at or behind the one that fills what is kept."""
+        places = [n for n in range(self._kept, count) if self.played.messages[n]["role"] != "toolResult"]
+        kept = 0
+        for index in range(count - 1, self._kept - 1, -1):
+            kept += self.played.tokens[index]
+            if kept >= self._keep:
+                return next((place for place in places if place >= index), places[-1])
+        return places[0]
+
+
+def summarised_tokens(message: Any) -> int:
+    """What a message counts in the request for a summary."""
+    if message["role"] == "toolResult":
+        return min(_ESTIMATOR.message_tokens(_texts(message)), PI_RESULT_CHARACTERS // CHARACTERS_PER_TOKEN)
+    return _ESTIMATOR.message_tokens(_texts(message))
+
+
+def _texts(message: Any) -> Any:
+    if not isinstance(message["content"], list):
+        return message
+    shown = [block for block in message["content"] if block.get("type") not in ("thinking", "image")]
+    return {**message, "content": shown}
+
+
+class LeanPaging(Paging):
+    """Context paging with a target as low as what compaction leaves: what it keeps, behind a summary."""
+
+    name = "context paging, low target"
+
+    def _settings(self) -> dict[str, int]:
+        kept = PI_KEEP * self.limits.budget // PI_WINDOW
+        return {
+            **super()._settings(),
+            "trimToTokens": self.limits.resident + Compaction.summary_tokens + kept,
+        }
 
 
 class TrimMessages(_Plain):
@@ -182,8 +252,8 @@ class TrimMessages(_Plain):
 
     name = "LangChain trim_messages"
 
-    def __init__(self, played: Conversation, budget: int, resident: int) -> None:
-        super().__init__(played, budget, resident)
+    def __init__(self, played: Conversation, limits: Limits) -> None:
+        super().__init__(played, limits)
         self._messages = langchain_messages(played)
 
     def request(self, count: int) -> list[Sent] | None:
@@ -210,8 +280,8 @@ class ClearToolUses(_Plain):
 
     name = "LangChain ClearToolUsesEdit"
 
-    def __init__(self, played: Conversation, budget: int, resident: int) -> None:
-        super().__init__(played, budget, resident)
+    def __init__(self, played: Conversation, limits: Limits) -> None:
+        super().__init__(played, limits)
         self._messages = langchain_messages(played)
 
     def request(self, count: int) -> list[Sent] | None:
@@ -240,12 +310,14 @@ class Truncation(_Plain):
 
     name = "Agent Framework TruncationStrategy"
 
-    def __init__(self, played: Conversation, budget: int, resident: int) -> None:
+    def __init__(self, played: Conversation, limits: Limits) -> None:
         from agent_framework import TruncationStrategy
 
-        super().__init__(played, budget, resident)
+        super().__init__(played, limits)
         self._strategy = TruncationStrategy(
-            max_n=self.room, compact_to=max(1, budget * 5 // 8 - resident), tokenizer=_Counted()
+            max_n=self.room,
+            compact_to=max(1, limits.budget * 5 // 8 - limits.resident),
+            tokenizer=_Counted(),
         )
         self._all = agent_framework_messages(played)
         self._list: list[Any] = []
@@ -317,6 +389,7 @@ def agent_framework_messages(played: Conversation) -> list[Any]:
 CONTENDERS: list[type[Any]] = [
     Everything,
     Paging,
+    LeanPaging,
     Compaction,
     Truncation,
     TrimMessages,

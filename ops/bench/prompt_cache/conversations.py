@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ from context_paging.service.session_file import read_session_file
 
 DEFAULT_PAUSE = 20.0
 """Seconds between calls where a recording does not tell."""
-_DAY = 86_400.0
+LONGEST_PAUSE = 86_400.0
+"""No cache outlives a day, so that longer pauses need not be told apart."""
 _ESTIMATOR = HeuristicEstimator()
 
 
@@ -46,26 +48,29 @@ def conversation(name: str, messages: list[Any], times: list[float]) -> Conversa
 
 
 def recorded(path: Path | str) -> Conversation:
-    """The conversation of a session file: what a repaired request of all of it would hold."""
+    """The conversation of a session file: what a repaired request of all of its branch would hold.
+
+    Compactions and edits are passed over, as if they had never been made.
+    """
     file = read_session_file(path)
+    plain = list[Any]()
+    for entry in file.branch():
+        if entry.get("type") not in ("compaction", "context_edit"):
+            plain.append({**entry, "parentId": plain[-1]["id"] if plain else None})
     session = Session("bench")
     settings = {"tokenBudget": 2**53 - 1, "onInvalidStructure": "repair"}
     session.start(global_settings={"contextPaging": settings})
-    plain = [entry for entry in file.entries if entry.get("type") not in ("compaction", "context_edit")]
     session.append(plain)
     messages = [
         message
         for message in session.context().messages
         if message["role"] in ("user", "assistant", "toolResult")
     ]
-    stamps = {id(entry.get("message")): entry.get("timestamp") for entry in plain}
-    times: list[float] = []
-    before: float | None = None
-    for message in messages:
-        stamp = _seconds(stamps.get(id(message)))
-        pause = DEFAULT_PAUSE if stamp is None or before is None else stamp - before
-        times.append((times[-1] if times else 0) + (pause if 0 <= pause < _DAY else DEFAULT_PAUSE))
-        before = stamp
+    stamps = {id(entry.get("message")): _seconds(entry.get("timestamp")) for entry in plain}
+    times = [0.0]
+    for before, after in pairwise(stamps.get(id(message)) for message in messages):
+        pause = DEFAULT_PAUSE if before is None or after is None or after < before else after - before
+        times.append(times[-1] + min(pause, LONGEST_PAUSE))
     return conversation(Path(file.name).name.removesuffix(".gz").removesuffix(".jsonl"), messages, times)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from .contenders import Contender
+from .contenders import Contender, Limits
 from .conversations import Conversation
 from .provider import Prices, PromptCache, Sent
 
@@ -25,6 +25,7 @@ class Played:
         broken: calls without all their results, and results without their call.
         lost: messages that are not in the last request, and that the model cannot read any more.
         above: requests above the budget.
+        beyond: requests above the model's window. A provider refuses them; they are played as if it did not.
         sizes: input tokens and cached ones of each request.
     """
 
@@ -41,6 +42,7 @@ class Played:
     broken: int = 0
     lost: int = 0
     above: int = 0
+    beyond: int = 0
     sizes: list[tuple[int, int]] = field(default_factory=list)
 
     @property
@@ -49,7 +51,7 @@ class Played:
         return self.calls - self.refused
 
 
-def play(contender: Contender, played: Conversation, *, budget: int, resident: int, prices: Prices) -> Played:
+def play(contender: Contender, played: Conversation, limits: Limits, prices: Prices) -> Played:
     """Play a conversation."""
     cache = PromptCache(prices)
     result = Played(contender.name, played.name)
@@ -61,13 +63,14 @@ def play(contender: Contender, played: Conversation, *, budget: int, resident: i
         if not request:
             result.refused += 1
             continue
-        total = resident + sum(sent.tokens for sent in request)
-        cached = cache.send(resident, request, played.times[count - 1])
+        total = contender.resident + sum(sent.tokens for sent in request)
+        cached = cache.send(contender.resident, request, played.times[count - 1])
         result.tokens += total
         result.cached += cached
         result.cost += cache.cost(total, cached, played.tokens[count])
         result.sizes.append((total, cached))
-        result.above += total > budget
+        result.above += total > limits.budget
+        result.beyond += total > limits.window
         shown = {sent.index for sent in request if sent.whole}
         _count_faults(result, played.messages, count, request, shown)
         if before is not None:
@@ -116,7 +119,7 @@ def totals(results: list[Played]) -> Played:
     whole = Played(results[0].contender, "all")
     numbers = ("calls", "refused", "tokens", "cached", "cost", "prefixes", "unread", "dropped", "broken")
     for one in results:
-        for name in (*numbers, "lost", "above"):
+        for name in (*numbers, "lost", "above", "beyond"):
             setattr(whole, name, getattr(whole, name) + getattr(one, name))
     return whole
 

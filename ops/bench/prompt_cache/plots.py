@@ -25,7 +25,7 @@ def bars(path: Path, title: str, values: Sequence[tuple[str, float, str]]) -> No
     for number, (name, value, shown) in enumerate(values):
         y = 44 + number * 28
         length = max(1.0, 380 * value / most)
-        kind = "own" if name == _OWN else "bar"
+        kind = "own" if name.startswith(_OWN) else "bar"
         rows.append(
             f'<text x="250" y="{y + 14}" text-anchor="end">{escape(name)}</text>'
             f'<rect class="{kind}" x="260" y="{y}" width="{length:.1f}" height="19" rx="2"/>'
