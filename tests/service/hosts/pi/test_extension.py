@@ -40,7 +40,7 @@ const told = [];
 for (const extension of extensions) {
   const command = extension.commands.get("context-paging");
   if (!command) continue;
-  const complete = async (prefix) => 
+  const complete = async (prefix) =>
     (await command.getArgumentCompletions(prefix))?.map((item) => item.value);
   told.push({
     tools: [...extension.tools.values()].map(({ definition }) => definition),
