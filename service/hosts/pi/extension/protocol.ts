@@ -1,6 +1,6 @@
 /** What the bridge says: the answers to host events, as JSON values. */
 
-/** A message of Pi. The bridge never changes one: it names those to send by their positions. */
+/** How much a message for the user matters. */
 export type Level = "info" | "warning" | "error";
 
 export interface Notification {
