@@ -13,6 +13,7 @@ from typing import Any, Literal
 from .cut import Cut, Fallback, Frontier, FrontierKind, Notice
 from .entries import EntryRef
 from .errors import HistoryErrorCode, SelectionErrorCode
+from .estimation import HEURISTIC
 from .messages import MessageRef
 from .repair import RepairKind
 
@@ -92,7 +93,7 @@ class SessionStarted:
     global_settings: Any = None
     project_settings: Any = None
     project_trusted: bool = False
-    estimator: str = "heuristic"
+    estimator: str = HEURISTIC
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

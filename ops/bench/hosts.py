@@ -17,7 +17,7 @@ import json
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rich.console import Console
@@ -122,7 +122,7 @@ def hosts() -> Iterator[tuple[str, Host]]:
         json.dumps,
     )
     yield "Anthropic messages", anthropic
-    yield "Anthropic messages, copies", Host(**{**vars(anthropic), "copied": copy.deepcopy})
+    yield "Anthropic messages, copies", replace(anthropic, copied=copy.deepcopy)
     yield (
         "OpenAI chat messages",
         Host(

@@ -28,6 +28,7 @@ from .conversations import Conversations
 from .conversion import (
     InvalidHostMessage,
     OneMessageUnits,
+    add_said,
     assistant_message,
     image_block,
     opaque_block,
@@ -223,11 +224,8 @@ def _parts(message: Message, tool_names: Mapping[str, str]) -> list[tuple[dict[s
             failed = content.exception is not None
             made = tool_result(call_id, tool_names.get(call_id, ""), shown, failed=failed)
             parts.append((made, [content]))
-        elif parts and parts[-1][0]["role"] == "user":
-            parts[-1][0]["content"].append(_shown_block(content))
-            parts[-1][1].append(content)
         else:
-            parts.append((user_message([_shown_block(content)]), [content]))
+            add_said(parts, _shown_block(content), content)
     return parts or [(user_message([]), [])]
 
 

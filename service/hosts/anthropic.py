@@ -17,7 +17,9 @@ from ..paging import ContextPaging
 from ..replies import ContextReply
 from .conversion import (
     InvalidHostMessage,
+    add_said,
     assistant_message,
+    definition_parts,
     image_block,
     opaque_block,
     text_block,
@@ -111,9 +113,7 @@ class AnthropicConverter:
                 content += held[part]
             else:
                 content.append({**dictionary_of(held[part][0]), "content": replacement})
-        # The API wants results first, whatever order repair brings.
-        content.sort(key=lambda block: field_of(block, "type") != "tool_result")
-        return [{"role": "user", "content": content}]
+        return [_results_first(content)]
 
     def notice(self, text: str) -> AnthropicMessage:
         """A message of the user."""
@@ -240,6 +240,11 @@ def _blocks(message: AnthropicMessage) -> list[dict[str, Any]]:
     return [dictionary_of(block) for block in content]
 
 
+def _listed(content: Any) -> Iterable[Any]:
+    """The blocks of a content as they are; text has none."""
+    return () if content is None or isinstance(content, str) else content
+
+
 def _is_request(message: AnthropicMessage) -> bool:
     """Whether the user says something that is no tool result."""
     content = field_of(message, "content")
@@ -253,10 +258,9 @@ def _is_request(message: AnthropicMessage) -> bool:
 def _waiting_server_calls(message: AnthropicMessage, waiting: set[str]) -> set[str]:
     """Ids of calls of the provider's own tools that are not answered after a message."""
     waiting = set(waiting)
-    content = field_of(message, "content")
-    if field_of(message, "role") != "assistant" or content is None or isinstance(content, str):
+    if field_of(message, "role") != "assistant":
         return waiting
-    for block in content:
+    for block in _listed(field_of(message, "content")):
         kind = str(field_of(block, "type"))
         if kind in ("server_tool_use", "mcp_tool_use"):
             waiting.add(str(field_of(block, "id")))
@@ -266,10 +270,10 @@ def _waiting_server_calls(message: AnthropicMessage, waiting: set[str]) -> set[s
 
 
 def _client_calls(message: AnthropicMessage) -> set[str]:
-    content = field_of(message, "content")
-    if field_of(message, "role") != "assistant" or content is None or isinstance(content, str):
+    if field_of(message, "role") != "assistant":
         return set()
-    return {str(field_of(block, "id")) for block in content if field_of(block, "type") == "tool_use"}
+    blocks = _listed(field_of(message, "content"))
+    return {str(field_of(block, "id")) for block in blocks if field_of(block, "type") == "tool_use"}
 
 
 def _with_references(
@@ -290,18 +294,18 @@ def _with_references(
             replacement = parts[position] if made["role"] == "toolResult" else None
             first = blocks[0] if replacement is None else {**dictionary_of(blocks[0]), "content": replacement}
             content += [first, *blocks[1:]]
-        content.sort(key=lambda block: field_of(block, "type") != "tool_result")
         if content:
-            rebuilt.append({"role": "user", "content": content})
+            rebuilt.append(_results_first(content))
     return rebuilt
 
 
+def _results_first(content: list[Any]) -> AnthropicMessage:
+    # The API wants results first, whatever order repair brings.
+    return {"role": "user", "content": sorted(content, key=lambda b: field_of(b, "type") != "tool_result")}
+
+
 def _marks(blocks: Any) -> int:
-    return (
-        0
-        if isinstance(blocks, str)
-        else sum(bool(field_of(block, "cache_control")) for block in blocks or ())
-    )
+    return sum(bool(field_of(block, "cache_control")) for block in _listed(blocks))
 
 
 def _assistant_block(block: dict[str, Any]) -> dict[str, Any]:
@@ -335,11 +339,11 @@ def _user_parts(
                 call_id, tool_names.get(call_id, ""), shown, failed=bool(block.get("is_error"))
             )
             parts.append((result, [block]))
-        elif parts and (parts[-1][0]["role"] == "user" or _is_reminder(block)):
+        elif parts and _is_reminder(block):
             parts[-1][0]["content"].append(_shown_block(block))
             parts[-1][1].append(block)
         else:
-            parts.append((user_message([_shown_block(block)]), [block]))
+            add_said(parts, _shown_block(block), block)
     return parts or [(user_message([]), [])]
 
 
@@ -371,17 +375,11 @@ def _text_of(content: Any) -> str:
 
 
 def _definition(tool: Any) -> dict[str, Any]:
-    given = {
-        "name": field_of(tool, "name"),
-        "description": field_of(tool, "description"),
-        "parameters": field_of(tool, "input_schema"),
-    }
-    return {name: value for name, value in given.items() if value is not None}
+    return definition_parts(*(field_of(tool, name) for name in ("name", "description", "input_schema")))
 
 
 def _marked(message: AnthropicMessage) -> bool:
-    content = field_of(message, "content")
-    blocks = () if content is None or isinstance(content, str) else content
+    blocks = _listed(field_of(message, "content"))
     return any(field_of(block, "cache_control") or _has_marks(block) for block in blocks)
 
 

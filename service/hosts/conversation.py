@@ -226,7 +226,7 @@ class HostConversation(Generic[H]):
         else:
             same = _common(self._layout.host, messages)
         units = max(known, bisect_right(ends, same))
-        # The newest unit may go on with what is new.
+        # The newest units may go on with what is new.
         for unit in range(units - 1, max(known, units - self._converter.look_back) - 1, -1):
             if self._converter.extent(messages, self._layout.start(unit)) != ends[unit]:
                 units = unit

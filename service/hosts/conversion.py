@@ -16,6 +16,7 @@ from context_paging.domain.messages import Message, text_content
 
 H = TypeVar("H")
 """A message, or an item, of the host."""
+P = TypeVar("P")
 
 
 class InvalidHostMessage(ContextPagingError):
@@ -86,6 +87,18 @@ def user_message(content: Any) -> dict[str, Any]:
     return {"role": "user", "content": content}
 
 
+def add_said(parts: list[tuple[dict[str, Any], list[P]]], block: dict[str, Any], held: P) -> None:
+    """Add what the user says to the messages that one host message makes, each with what it is made of.
+
+    It belongs to what the user said right before it.
+    """
+    if parts and parts[-1][0]["role"] == "user":
+        parts[-1][0]["content"].append(block)
+        parts[-1][1].append(held)
+    else:
+        parts.append((user_message([block]), [held]))
+
+
 def program_message(content: str) -> dict[str, Any]:
     """What the program tells the model by itself: no request of the user, and evicted when its turn comes."""
     return {"role": "bashExecution", "command": "", "output": content}
@@ -154,6 +167,12 @@ def thinking_block(text: str) -> dict[str, Any]:
 def tool_call(call_id: str, name: str, arguments: Any) -> dict[str, Any]:
     """A call of a tool. Arguments that are no JSON object stay what they are."""
     return {"type": "toolCall", "id": call_id, "name": name, "arguments": arguments}
+
+
+def definition_parts(name: Any, description: Any, parameters: Any) -> dict[str, Any]:
+    """What is counted of a tool's definition, without what it lacks."""
+    given = {"name": name, "description": description, "parameters": parameters}
+    return {part: value for part, value in given.items() if value is not None}
 
 
 def parsed_arguments(text: Any) -> Any:

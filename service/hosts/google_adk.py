@@ -23,7 +23,9 @@ from ..replies import ContextAbortedError
 from .conversation import HostConversation
 from .conversations import Conversations
 from .conversion import (
+    add_said,
     assistant_message,
+    definition_parts,
     image_block,
     opaque_block,
     text_block,
@@ -190,8 +192,7 @@ def _definitions(tools: Any) -> list[dict[str, Any]]:
             schema = declared.parameters_json_schema
             if schema is None and declared.parameters is not None:
                 schema = declared.parameters.model_dump(mode="json", exclude_none=True)
-            given = {"name": declared.name, "description": declared.description, "parameters": schema}
-            found.append({name: value for name, value in given.items() if value is not None})
+            found.append(definition_parts(declared.name, declared.description, schema))
     return found
 
 
@@ -223,11 +224,8 @@ def _parts(unit: Sequence[types.Content]) -> list[tuple[dict[str, Any], list[_Pl
         for place, part in enumerate(content.parts or ()):
             if part.function_response is not None:
                 made.append((_result(part.function_response, waiting), [(number, place)]))
-            elif made and made[-1][0]["role"] == "user":
-                made[-1][0]["content"].append(_user_block(part))
-                made[-1][1].append((number, place))
             else:
-                made.append((user_message([_user_block(part)]), [(number, place)]))
+                add_said(made, _user_block(part), (number, place))
     return made or [(user_message([]), [])]
 
 

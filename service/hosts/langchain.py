@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from operator import is_not
 from typing import Any
 
 from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
@@ -181,7 +182,7 @@ class ContextPagingMiddleware(AgentMiddleware[Any, Any, Any]):
         outgoing = request.messages
         stored: Sequence[AnyMessage] = request.state.get("messages", [])
         count = len(stored)
-        if count > len(outgoing) or any(map(_differ, stored, outgoing)):
+        if count > len(outgoing) or any(map(is_not, stored, outgoing)):
             count = len(outgoing)
         return conversation.page(
             outgoing[:count],
@@ -212,10 +213,6 @@ def _session_id(runtime: Any, state: Any) -> str:
         "a conversation without a thread and without message ids has no name; "
         "give ContextPagingMiddleware a session_id, or the agent a checkpointer"
     )
-
-
-def _differ(one: object, other: object) -> bool:
-    return one is not other
 
 
 def _profile_window(model: Any) -> int | None:

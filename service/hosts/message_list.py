@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from types import TracebackType
 from typing import Any, Generic, Self
 
+from context_paging.domain.recovery.public_view import RECOVERY_TOOLS
 from context_paging.domain.recovery.tools import tool_definitions
 
 from ..paging import ContextPaging
@@ -37,7 +38,7 @@ class MessageList(Generic[H]):
 
     def answer_text(self, name: Any, arguments: Any) -> str | None:
         """What a recovery tool answers, for the model; ``None`` if the call is of another tool."""
-        if name not in {tool["name"] for tool in self.recovery_tools}:
+        if not self.recovery_tools or name not in RECOVERY_TOOLS:
             return None
         return self.conversation.tool(name, parsed_arguments(arguments))
 
@@ -60,6 +61,16 @@ class MessageList(Generic[H]):
 def field_of(value: Any, name: str) -> Any:
     """A field of a dictionary or of an object of an SDK; ``None`` where there is none."""
     return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
+
+
+def instructions_text(message: Any, blocks: Callable[[Any], list[dict[str, Any]]]) -> str | None:
+    """The text of a message of OpenAI's that instructs the model; ``None`` if it is another one."""
+    if field_of(message, "role") not in ("system", "developer"):
+        return None
+    content = field_of(message, "content")
+    if isinstance(content, str):
+        return content
+    return "\n".join(str(block.get("text", "")) for block in blocks(content))
 
 
 def dictionary_of(value: Any) -> dict[str, Any]:

@@ -20,8 +20,8 @@ from context_paging.domain.recovery.tools import tool_definitions
 
 from ..paging import ContextPaging, PagingSettings
 from .conversation import HostConversation
-from .conversion import parsed_arguments, usage_counters
-from .openai_responses import Item, ItemsConverter, definition_of
+from .conversion import parsed_arguments
+from .openai_responses import Item, ItemsConverter, definition_of, response_usage
 
 
 class PagedSession:
@@ -131,12 +131,8 @@ class _UsageHooks(RunHooks[Any]):
     async def on_llm_end(
         self, context: RunContextWrapper[Any], agent: Agent[Any], response: ModelResponse
     ) -> None:
-        usage = response.usage
-        cached = usage.input_tokens_details.cached_tokens or 0
-        # Models that report nothing come with zeros.
-        counted = usage_counters(usage.input_tokens - cached, usage.output_tokens, cached, 0)
         items = _read(response.to_input_items())
-        await asyncio.to_thread(self._conversation.responded, items, counted)
+        await asyncio.to_thread(self._conversation.responded, items, response_usage(response.usage))
 
 
 def _definition(tool: Any) -> dict[str, Any]:

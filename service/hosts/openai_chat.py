@@ -15,6 +15,7 @@ from .conversion import (
     InvalidHostMessage,
     OneMessageUnits,
     assistant_message,
+    definition_parts,
     image_block,
     opaque_block,
     parsed_arguments,
@@ -25,7 +26,7 @@ from .conversion import (
     usage_counters,
     user_message,
 )
-from .message_list import MessageList, dictionary_of, field_of
+from .message_list import MessageList, dictionary_of, field_of, instructions_text
 
 ChatMessage = Mapping[str, Any]
 
@@ -57,12 +58,7 @@ class ChatConverter(OneMessageUnits[ChatMessage]):
 
     def resident_text(self, unit: Sequence[ChatMessage]) -> str | None:
         """The text of instructions."""
-        if field_of(unit[0], "role") not in ("system", "developer"):
-            return None
-        content = field_of(unit[0], "content")
-        if isinstance(content, str):
-            return content
-        return "\n".join(str(block.get("text", "")) for block in _blocks(content))
+        return instructions_text(unit[0], _blocks)
 
     def rebuild(
         self, unit: Sequence[ChatMessage], parts: Sequence[tuple[int, str | None]]
@@ -212,5 +208,4 @@ def _block(part: Mapping[str, Any]) -> dict[str, Any]:
 
 def _definition(tool: Any) -> dict[str, Any]:
     function = field_of(tool, "function") or field_of(tool, "custom") or tool
-    given = {name: field_of(function, name) for name in ("name", "description", "parameters")}
-    return {name: value for name, value in given.items() if value is not None}
+    return definition_parts(*(field_of(function, name) for name in ("name", "description", "parameters")))

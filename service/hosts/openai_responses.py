@@ -15,6 +15,7 @@ from ..replies import ContextReply
 from .conversion import (
     InvalidHostMessage,
     assistant_message,
+    definition_parts,
     image_block,
     opaque_block,
     parsed_arguments,
@@ -25,7 +26,7 @@ from .conversion import (
     usage_counters,
     user_message,
 )
-from .message_list import MessageList, dictionary_of, field_of
+from .message_list import MessageList, dictionary_of, field_of, instructions_text
 
 Item = Mapping[str, Any]
 _APPROVAL = ("mcp_approval_request", "mcp_approval_response")
@@ -65,12 +66,7 @@ class ItemsConverter:
 
     def resident_text(self, unit: Sequence[Item]) -> str | None:
         """The text of instructions."""
-        if field_of(unit[0], "role") not in ("system", "developer"):
-            return None
-        content = field_of(unit[0], "content")
-        if isinstance(content, str):
-            return content
-        return "\n".join(str(block.get("text", "")) for block in _blocks(content))
+        return instructions_text(unit[0], _blocks)
 
     def residue(self, unit: Sequence[Item]) -> Sequence[Item]:
         """Instructions as they are."""
@@ -182,8 +178,7 @@ def definition_of(tool: Any) -> dict[str, Any]:
     """What is counted of a tool; of the provider's own ones, their type."""
     if field_of(tool, "name") is None:
         return {"name": str(field_of(tool, "type"))}
-    given = {name: field_of(tool, name) for name in ("name", "description", "parameters")}
-    return {name: value for name, value in given.items() if value is not None}
+    return definition_parts(*(field_of(tool, name) for name in ("name", "description", "parameters")))
 
 
 def _is_of_model(item: Item) -> bool:

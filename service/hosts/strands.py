@@ -24,6 +24,7 @@ from .conversations import Conversations
 from .conversion import (
     InvalidHostMessage,
     OneMessageUnits,
+    add_said,
     assistant_message,
     image_block,
     opaque_block,
@@ -220,11 +221,8 @@ def _user_parts(message: Message, tool_names: Mapping[str, str]) -> list[tuple[d
             parts.append((made, [block]))
         elif "cachePoint" in block and parts:
             parts[-1][1].append(block)
-        elif parts and parts[-1][0]["role"] == "user":
-            parts[-1][0]["content"].append(_shown_block(block))
-            parts[-1][1].append(block)
         else:
-            parts.append((user_message([_shown_block(block)]), [block]))
+            add_said(parts, _shown_block(block), block)
     return parts or [(user_message([]), [])]
 
 
