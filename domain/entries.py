@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from .errors import InvalidEntry
 from .estimation import TokenEstimator
-from .messages import INTERRUPTED, Message, MessageRef, digest, optional_text, text, text_content
+from .messages import INTERRUPTED, Message, MessageRef, digest, is_object, optional_text, text, text_content
 
 E = TypeVar("E")
 Entry = Mapping[str, Any]
@@ -56,7 +56,7 @@ def context_message(entry: Entry) -> Message | None:
     match entry.get("type"):
         case "message":
             message = entry.get("message")
-            return message if isinstance(message, Mapping) else None
+            return message if is_object(message) else None
         case "custom_message":
             # The host's own message lacks what the entry lacks, and has to be known again by its fingerprint.
             given = {name: entry[name] for name in ("customType", "display", "details") if name in entry}
@@ -95,7 +95,7 @@ def edited_message(edit: Entry, target: Entry) -> Message | None:
     if message is None or not _editable(target, message):
         return message
     replacement = edit.get("replacement")
-    if not isinstance(replacement, Mapping):
+    if not is_object(replacement):
         return None
     content = replacement.get("content")
     if isinstance(content, str) and message.get("role") in ("assistant", "toolResult"):
@@ -112,7 +112,7 @@ def digest_entry(
         InvalidEntry: it is not a JSON object with a text ``id`` and ``type``.
         InvalidMessage: its message is nested too deeply.
     """
-    if not isinstance(entry, Mapping):
+    if not is_object(entry):
         raise InvalidEntry(f"an entry must be a JSON object, not {type(entry).__name__}")
     entry_id, kind = entry.get("id"), entry.get("type")
     if not isinstance(entry_id, str) or not entry_id or not isinstance(kind, str):

@@ -18,10 +18,6 @@ UTF16_UNIT = 2
 """Bytes of a code unit."""
 _MAX_SAFE_INTEGER = 2**53
 _JS_DECIMAL_DIGITS = 21
-# A float, a long integer, an integer-like key or half of a surrogate pair may print differently in
-# JavaScript. A match inside a string only costs the slow path, whose output is then the same.
-_MAY_DIFFER = re.compile(r'\d\.\d|\d[eE][+-]?\d|\d{16}|"\d+":|NaN|Infinity|[\ud800-\udfff]')
-_MAY_BE_INTEGRAL_FLOAT = re.compile(r"\.0(?![0-9])|\d[eE]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _ARRAY_INDEX = re.compile(r"(?:0|[1-9]\d{0,9})\Z")
 _MAX_ARRAY_INDEX = 2**32 - 2
@@ -54,7 +50,7 @@ def stringify(value: Any) -> str:
         InvalidMessage: the value is not JSON, or is nested too deeply.
     """
     text = _encode(_plain, value)
-    if not _MAY_DIFFER.search(text):
+    if _prints_alike(value):
         return text
     try:
         return "".join(_write(value))
@@ -69,7 +65,8 @@ def canonical(value: Any) -> str:
         InvalidMessage: the value is not JSON, or is nested too deeply.
     """
     text = _encode(_canonical, value)
-    if not _MAY_BE_INTEGRAL_FLOAT.search(text):
+    # Every float with an integral value that is safe ends in ".0"; inside a string that only costs time.
+    if ".0" not in text:
         return text
     try:
         return _encode(_canonical, _with_integral_numbers(value))
@@ -125,6 +122,41 @@ def _encode(encoder: json.JSONEncoder, value: Any) -> str:
 
 def _too_deep() -> InvalidMessage:
     return InvalidMessage("a message is nested too deeply to be read; flatten its arguments or details")
+
+
+def _prints_alike(value: Any) -> bool:
+    """Whether JavaScript surely prints a value as the standard encoder does.
+
+    A float, a long integer, an integer-like key or half of a surrogate pair may print differently.
+    """
+    pending = [value]
+    while pending:
+        value = pending.pop()
+        kind = type(value)
+        if kind is str:
+            if not value.isascii() and not _encodes(value):
+                return False
+        elif kind is dict:
+            for key in value:
+                if type(key) is not str or key[:1].isdigit() or not (key.isascii() or _encodes(key)):
+                    return False
+            pending.extend(value.values())
+        elif kind is list:
+            pending.extend(value)
+        elif kind is int:
+            if not -_MAX_SAFE_INTEGER <= value <= _MAX_SAFE_INTEGER:
+                return False
+        elif value is not None and kind is not bool:
+            return False
+    return True
+
+
+def _encodes(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _with_integral_numbers(value: Any) -> Any:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from .errors import InvalidMessage
 from .json_text import canonical
@@ -108,14 +108,13 @@ def digest(message: Message, estimator: TokenEstimator) -> MessageRef:
     Raises:
         InvalidMessage: it is not a JSON object, or is nested too deeply.
     """
-    if not isinstance(message, Mapping):
+    if not is_object(message):
         raise InvalidMessage(f"a message must be a JSON object, not {type(message).__name__}")
     role = text(message.get("role"))
     timestamp = message.get("timestamp")
     fingerprint = fingerprint_of(message)
     tokens = estimator.message_tokens(message, fingerprint)
-    known = isinstance(timestamp, int | float | str) and not isinstance(timestamp, bool)
-    stamp = timestamp if known else None
+    stamp = timestamp if isinstance(timestamp, str) or is_number(timestamp) else None
     if role == "assistant":
         return MessageRef(
             role,
@@ -148,12 +147,15 @@ def fingerprint_of(message: Message) -> bytes:
     return sha256(canonical(message).encode()).digest()
 
 
-def content_blocks(content: Any) -> Iterator[Mapping[str, Any]]:
+def is_object(value: Any) -> TypeGuard[Mapping[str, Any]]:
+    """Whether a JSON value is an object."""
+    # The check against an abstract class is slow, and nearly all objects are dictionaries.
+    return type(value) is dict or isinstance(value, Mapping)
+
+
+def content_blocks(content: Any) -> list[Mapping[str, Any]]:
     """The blocks of a message's content that are objects. Text, null or anything else has none."""
-    if isinstance(content, list | tuple):
-        for block in content:
-            if isinstance(block, Mapping):
-                yield block
+    return list(filter(is_object, content)) if isinstance(content, list | tuple) else []
 
 
 def text_content(text: str) -> list[dict[str, str]]:
@@ -161,15 +163,15 @@ def text_content(text: str) -> list[dict[str, str]]:
     return [{"type": "text", "text": text}]
 
 
-def tool_calls(message: Message) -> Iterator[Mapping[str, Any]]:
+def tool_calls(message: Message) -> list[Mapping[str, Any]]:
     """The tool-call blocks of an assistant message that have an id and a name."""
-    for block in content_blocks(message.get("content")):
-        if (
-            block.get("type") == "toolCall"
-            and isinstance(block.get("id"), str)
-            and isinstance(block.get("name"), str)
-        ):
-            yield block
+    return [
+        block
+        for block in content_blocks(message.get("content"))
+        if block.get("type") == "toolCall"
+        and isinstance(block.get("id"), str)
+        and isinstance(block.get("name"), str)
+    ]
 
 
 def text(value: Any) -> str:
@@ -188,7 +190,7 @@ def is_number(value: Any) -> bool:
 
 
 def _usage(value: Any) -> Usage | None:
-    if not isinstance(value, Mapping):
+    if not is_object(value):
         return None
     names = ("input", "output", "cacheRead", "cacheWrite")
     parts = [_in_range(value.get(name)) for name in names]

@@ -80,6 +80,9 @@ class StoredSession:
         Raises:
             InvalidEntry: there is no such entry, or its parents form a cycle.
         """
+        if leaf_id is not None and leaf_id not in self._position and self._continues(leaf_id):
+            self._step(leaf_id)
+            return
         ahead: list[str] = []
         current = leaf_id
         if current is not None and current not in self._entries:
@@ -100,9 +103,18 @@ class StoredSession:
             self._acknowledged = min(self._acknowledged, kept)
             self._messages_valid = False
         for entry_id in reversed(ahead):
-            self._position[entry_id] = len(self._path)
-            self._path.append(entry_id)
-            self._extend_messages(entry_id)
+            self._step(entry_id)
+
+    def _continues(self, entry_id: str) -> bool:
+        """Whether an entry's parent is the leaf."""
+        entry = self._entries.get(entry_id)
+        return bool(self._path) and entry is not None and entry.get("parentId") == self._path[-1]
+
+    def _step(self, entry_id: str) -> None:
+        """Make an entry whose parent is the leaf the new leaf."""
+        self._position[entry_id] = len(self._path)
+        self._path.append(entry_id)
+        self._extend_messages(entry_id)
 
     def digested(self) -> list[tuple[Entry, EntryRef]]:
         """All entries with their digests, in the order they were added."""

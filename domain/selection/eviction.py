@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from ..calibration import Costs
-from ..conversation import Conversation, Step
+from ..conversation import Conversation
 from ..cut import Cut, Fallback, Frontier, FrontierKind, Notice, cut_key
 from ..errors import SelectionErrorCode
 from ..events import Mode, Parts, Replacement, Rule, UnitSize
 from ..history import History
 from ..settings import Limits
+from ..steps import Step
 from .notices import Notices, ToolReference
 from .window import Unit, Window
 
@@ -75,6 +76,7 @@ class Evictor:
         self, conversation: Conversation, history: History, costs: Costs, limits: Limits, notices: Notices
     ) -> None:
         self.constant = costs.constant(conversation)
+        self._conversation = conversation
         self._history = history
         self._costs = costs
         self._limits = limits
@@ -211,7 +213,7 @@ class Evictor:
 
     def _frontier_of(self, unit: Unit, window: Window) -> tuple[Frontier | None, bool]:
         # The second value: a stored message could not be told from others, so no cut can be remembered.
-        for step in unit.key_candidates():
+        for step in unit.key_candidates(self._conversation):
             if step.ref.role not in ("user", "assistant"):
                 continue
             key = cut_key(step.ref, self._history)
