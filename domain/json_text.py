@@ -12,6 +12,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import orjson
+
 from .errors import InvalidMessage
 
 UTF16_UNIT = 2
@@ -22,6 +24,8 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _ARRAY_INDEX = re.compile(r"(?:0|[1-9]\d{0,9})\Z")
 _MAX_ARRAY_INDEX = 2**32 - 2
 
+# Nothing but JSON: dates and data classes are no messages.
+_OPTIONS = orjson.OPT_SORT_KEYS | orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
 _plain = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _canonical = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), sort_keys=True)
 
@@ -58,20 +62,28 @@ def stringify(value: Any) -> str:
         raise _too_deep() from None
 
 
-def canonical(value: Any) -> str:
-    """An ASCII text, equal for two JSON values exactly when JavaScript holds them equal, in any key order.
+def canonical(value: Any) -> bytes:
+    """JSON, equal for two values exactly when JavaScript holds them equal, in any key order.
 
     Raises:
         InvalidMessage: the value is not JSON, or is nested too deeply.
     """
-    text = _encode(_canonical, value)
+    text = _sorted(value)
     # Every float with an integral value that is safe ends in ".0"; inside a string that only costs time.
-    if ".0" not in text:
+    if b".0" not in text:
         return text
     try:
-        return _encode(_canonical, _with_integral_numbers(value))
+        return _sorted(_with_integral_numbers(value))
     except RecursionError:
         raise _too_deep() from None
+
+
+def _sorted(value: Any) -> bytes:
+    try:
+        return orjson.dumps(value, option=_OPTIONS)
+    except orjson.JSONEncodeError:
+        # Long integers, halves of surrogate pairs and deep nesting are JSON all the same.
+        return _encode(_canonical, value).encode()
 
 
 def number_text(value: float) -> str:

@@ -144,7 +144,7 @@ def fingerprint_of(message: Message) -> bytes:
     Raises:
         InvalidMessage: it is not JSON, or is nested too deeply.
     """
-    return sha256(canonical(message).encode()).digest()
+    return sha256(canonical(message)).digest()
 
 
 def is_object(value: Any) -> TypeGuard[Mapping[str, Any]]:

@@ -244,9 +244,12 @@ class Session:
         if response is None:
             entry = self._stored.entries.get(entry_id or "")
             response = None if entry is None else context_message(entry)
-            if response is None:
+            ref = self._stored.message_ref(entry_id or "")
+            if response is None or ref is None:
                 raise InvalidEntry(f"there is no stored message {entry_id!r} that could have ended the turn")
-        ended = TurnEnded(entry_id=entry_id, response=self._digest(response))
+        else:
+            ref = self._digest(response)
+        ended = TurnEnded(entry_id=entry_id, response=ref)
         reply = self._take(ended, refresh=True, call_id=self._call_id, content=response)
         self._call_id = None
         return reply

@@ -30,7 +30,7 @@ def _anchor(
     conversation: Conversation, stored: Projection, history: History, frontier: Frontier
 ) -> Step | None:
     key, found = frontier.last_evicted, None
-    for step in _may_match(conversation, stored, key):
+    for step in _may_match(conversation, stored, history, key):
         if _in_region(conversation, step, frontier.kind) and matches(step.ref, key, history):
             if found is not None:
                 return None
@@ -38,12 +38,13 @@ def _anchor(
     return found
 
 
-def _may_match(conversation: Conversation, stored: Projection, key: CutKey) -> list[Step]:
+def _may_match(conversation: Conversation, stored: Projection, history: History, key: CutKey) -> list[Step]:
     # A stored message that nobody edited can match a key only if it is the keyed entry itself: any other
     # with the same content would make the key ambiguous. So the entry's own slot and the few messages that
     # are outgoing-only or edited are all there is to look at.
     found: dict[int, Step] = {}
-    slot = stored.slot_of(key.history_id)
+    item = history.item(key.history_id)
+    slot = None if item is None else stored.slot_holding(key.history_id, item.message)
     if slot is not None:
         found.update((step.index, step) for step in conversation.with_slot(slot))
     found.update((step.index, step) for step in conversation.unusual())
