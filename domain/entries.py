@@ -8,9 +8,10 @@ Unknown entry types put nothing into the conversation; messages of unknown roles
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeVar
+
+from msgspec import Struct
 
 from .errors import InvalidEntry
 from .estimation import TokenEstimator
@@ -25,8 +26,7 @@ INVALIDATING = frozenset({"compaction", "context_edit"})
 EDITABLE_ROLES = frozenset({"user", "assistant", "toolResult"})
 
 
-@dataclass(frozen=True, slots=True)
-class EntryRef:
+class EntryRef(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
     """What decisions know of an entry.
 
     Attributes:

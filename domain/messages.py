@@ -2,6 +2,7 @@
 
 A host message is a JSON object with a ``role``, a ``timestamp`` and content blocks, in the form Pi stores
 (design, section 4). Decisions, state and the log hold references only; the content stays with the host.
+A long session has many references, and none is part of a cycle: the garbage collector does not look at them.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, TypeGuard
+
+from msgspec import Struct
 
 from .errors import InvalidMessage
 from .json_text import canonical
@@ -30,16 +32,14 @@ MAX_NUMBER = sys.float_info.max
 """The largest finite number."""
 
 
-@dataclass(frozen=True, slots=True)
-class ToolCall:
+class ToolCall(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
     """A tool call of an assistant message."""
 
     id: str
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
     """Token counters a provider reported with a response, as given; ``None`` where there is no number.
 
     ``total`` is the reported total, or the sum of the others where that is zero or absent.
@@ -52,8 +52,7 @@ class Usage:
     total: int | float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class MessageRef:
+class MessageRef(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
     """What decisions know of a message (design, section 4).
 
     Attributes:
