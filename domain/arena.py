@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
@@ -81,13 +81,16 @@ class PositionTable(Generic[K]):
         at = bisect_left(further, length) if further else 0
         return further[at - 1] if further and at else known
 
-    def all(self, key: K, length: int) -> list[int]:
-        """The positions of a key below ``length``."""
+    def each(self, key: K, length: int) -> Iterator[int]:
+        """The positions of a key below ``length``, in ascending order."""
         known = self._first(key)
         if not 0 <= known < length:
-            return []
-        further = self._further.get(known, [])
-        return [known, *further[: bisect_left(further, length)]]
+            return
+        yield known
+        for position in self._further.get(known, ()):
+            if position >= length:
+                return
+            yield position
 
     def _first(self, key: K) -> int:
         table, mask = self._table, self._mask

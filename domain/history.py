@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Any, Literal
 
 from .arena import PositionTable
@@ -77,6 +78,7 @@ class _Items:
         "by_call",
         "by_fingerprint",
         "by_id",
+        "by_signature",
         "call_ids",
         "callers",
         "entries",
@@ -92,6 +94,9 @@ class _Items:
         self.by_id: PositionTable[str] = PositionTable(lambda number: entries[starts[number]].id)
         self.by_fingerprint: PositionTable[bytes] = PositionTable(
             lambda at: _message(entries[at]).fingerprint
+        )
+        self.by_signature: PositionTable[Signature] = PositionTable(
+            lambda number: _signature(_message(entries[starts[number]]))
         )
         # The calls of all items, and the item that makes each.
         self.call_ids: list[str] = []
@@ -113,7 +118,10 @@ class _Items:
             message = entry.message
             assert message is not None
             self.by_fingerprint.add(message.fingerprint, position)
-        for call in _message(entries[0]).calls:
+        first = _message(entries[0])
+        if first.calls:
+            self.by_signature.add(_signature(first), number)
+        for call in first.calls:
             self.by_call.add(call.id, len(self.callers))
             self.call_ids.append(call.id)
             self.callers.append(number)
@@ -136,15 +144,14 @@ class _Items:
     def item(self, number: int) -> HistoryItem:
         return _item(self.of(number), number, number in self.abandoned)
 
-    def holding(self, fingerprint: bytes, length: int) -> list[int]:
-        """The first ``length`` items that hold a message, in order."""
-        found = self.by_fingerprint.all(fingerprint, self.length(length))
-        return list(dict.fromkeys(bisect_right(self.starts, at) - 1 for at in found))
-
-    def making(self, call_id: str, length: int) -> list[int]:
-        """Which of the first ``length`` items make a call, in order."""
-        found = self.by_call.all(call_id, bisect_left(self.callers, length))
-        return list(dict.fromkeys(self.callers[call] for call in found))
+    def holding(self, fingerprint: bytes, length: int) -> Iterator[int]:
+        """Which of the first ``length`` items hold a message, in order."""
+        last = -1
+        for at in self.by_fingerprint.each(fingerprint, self.length(length)):
+            number = bisect_right(self.starts, at) - 1
+            if number != last:
+                yield number
+            last = number
 
     def copy(self, length: int) -> _Items:
         copied = _Items()
@@ -282,12 +289,9 @@ class History:
 
     def item(self, history_id: str) -> HistoryItem | None:
         """The item with an id, if exactly one has it."""
-        if self._count(history_id) != 1:
-            return None
-        number = self._closed.by_id.first(history_id, 0, self._length)
-        if number is not None:
-            return self._closed.item(number)
-        return next(item for item in self._tail if item.id == history_id)
+        closed = self._closed
+        number = self._only(closed.by_id.each(history_id, self._length), lambda item: item.id == history_id)
+        return None if number is None else self._numbered(number)
 
     def only_id(self, message: MessageRef) -> str | None:
         """The id that tells a message's item from all others, if one does.
@@ -295,28 +299,24 @@ class History:
         It is the only item whose assistant shares timestamp and call ids with the message, or else the only
         one that exactly this message is in; and no other has its id.
         """
-        found = self._alike(message) if message.calls else None
-        if found is None:
-            fingerprint = message.fingerprint
-            found = self._only(
-                self._closed.holding(fingerprint, self._length),
-                [item for item in self._tail if _holds(item, fingerprint)],
+        closed, length = self._closed, self._length
+        number = None
+        if message.calls:
+            signature = _signature(message)
+            number = self._only(
+                closed.by_signature.each(signature, length),
+                lambda item: _signature(item.message) == signature,
             )
-        return found if found is not None and self._count(found) == 1 else None
-
-    def _alike(self, message: MessageRef) -> str | None:
-        """The id of the item whose assistant shares timestamp and call ids, if exactly one does."""
-        signature, closed = _signature(message), self._closed
-        numbers = [
-            number
-            for number in closed.making(message.calls[0].id, self._length)
-            if _signature(_message(closed.entries[closed.starts[number]])) == signature
-        ]
-        return self._only(numbers, [item for item in self._tail if _signature(item.message) == signature])
-
-    def _count(self, history_id: str) -> int:
-        closed = len(self._closed.by_id.all(history_id, self._length))
-        return closed + sum(item.id == history_id for item in self._tail)
+        if number is None:
+            number = self._only(
+                closed.holding(message.fingerprint, length),
+                lambda item: _holds(item, message.fingerprint),
+            )
+        if number is None:
+            return None
+        found = closed.id_of(number) if number < length else self._numbered(number).id
+        only = self._only(closed.by_id.each(found, length), lambda item: item.id == found)
+        return None if only is None else found
 
     def owner_of_call(self, call_id: str) -> HistoryItem | None:
         """The newest item that makes a call."""
@@ -349,11 +349,14 @@ class History:
         turn = self.turn_of(message)
         return None if turn is None else turn.id
 
-    def _only(self, closed: Sequence[int], tail: Sequence[HistoryItem]) -> str | None:
-        """The id of the only one of some items, if it is one."""
-        if len(closed) + len(tail) != 1:
-            return None
-        return tail[0].id if tail else self._closed.id_of(closed[0])
+    def _only(self, closed: Iterator[int], is_it: Callable[[HistoryItem], bool]) -> int | None:
+        """The number of the only item among some closed ones and those of the tail that fit, if it is one."""
+        further = (number for number, item in enumerate(self._tail, self._length) if is_it(item))
+        found = list(islice(chain(closed, further), 2))
+        return found[0] if len(found) == 1 else None
+
+    def _numbered(self, number: int) -> HistoryItem:
+        return self._closed.item(number) if number < self._length else self._tail[number - self._length]
 
     def _ids(self, number: int) -> list[str]:
         return [entry.id for entry in self._closed.of(number)]

@@ -88,8 +88,8 @@ class Projection:
 
     def slot_holding(self, entry_id: str, message: MessageRef) -> int | None:
         """The slot an entry fills with its own message, if it does."""
-        slots = self._slots.by_fingerprint.all(message.fingerprint, self.length)
-        return next((slot for slot in reversed(slots) if self._slots.entry_ids[slot] == entry_id), None)
+        slots = self._slots.by_fingerprint.each(message.fingerprint, self.length)
+        return next((slot for slot in slots if self._slots.entry_ids[slot] == entry_id), None)
 
     def last_measured(self) -> int | None:
         """The last slot whose message carries a usable provider total."""
