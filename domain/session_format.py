@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .entries import Entry
+from .messages import text
 
 CURRENT_VERSION = 3
 
@@ -149,7 +150,7 @@ def _rooted(entry: Entry, known: Mapping[str, Entry], line: int, problems: list[
 def _check_compactions(entries: list[Entry], known: Mapping[str, Entry], problems: list[Problem]) -> None:
     for entry in entries:
         first = entry.get("firstKeptEntryId")
-        if entry.get("type") == "compaction" and first is not None and first not in known:
+        if entry.get("type") == "compaction" and first is not None and text(first) not in known:
             problems.append(
                 Problem(
                     None,

@@ -178,16 +178,18 @@ def test_entries_of_unknown_types_are_kept(tmp_path: Path) -> None:
     assert ids(path) == ["a", "b"]
 
 
-def test_a_compaction_that_keeps_from_an_unknown_entry_is_reported(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kept", ["gone", ["a"], {"id": "a"}, 7, True])
+def test_a_compaction_that_keeps_from_an_unknown_entry_is_reported(tmp_path: Path, kept: object) -> None:
     compaction = {
         "type": "compaction",
         "id": "b",
         "parentId": "a",
         "summary": "s",
-        "firstKeptEntryId": "gone",
+        "firstKeptEntryId": kept,
     }
 
-    assert "keeps entries from 'gone'" in problems(write(tmp_path, HEADER, entry("a", None), compaction))[0]
+    (problem,) = problems(write(tmp_path, HEADER, entry("a", None), compaction))
+    assert f"keeps entries from {kept!r}" in problem
 
 
 def test_a_longer_branch_than_that_of_the_last_entry_is_reported(tmp_path: Path) -> None:
