@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .entries import Entry
-from .messages import text
+from .messages import MAX_SAFE_INTEGER, is_number, text
 
 CURRENT_VERSION = 3
 
@@ -124,7 +124,7 @@ def _migrated(entry: Entry, version: int, position: int, previous: str | None) -
 def _from_version_1(entry: Entry, position: int, previous: str | None) -> Entry:
     migrated = {**_from_version_2(entry), "id": f"{position:08x}", "parentId": previous}
     index = migrated.pop("firstKeptEntryIndex", None)
-    if isinstance(index, int | float) and not isinstance(index, bool) and index == int(index) >= 0:
+    if is_number(index) and 0 <= index <= MAX_SAFE_INTEGER and index == int(index):
         migrated["firstKeptEntryId"] = f"{int(index):08x}"
     return migrated
 

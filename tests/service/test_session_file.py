@@ -213,6 +213,18 @@ def test_version_1_gets_ids_by_position_the_header_included(tmp_path: Path) -> N
     assert file.entries[0]["message"]["role"] == "custom"
 
 
+@pytest.mark.parametrize("index", ["1e999", "-1e999", "-1", "1.5", "1e300", "true", '"2"', "[2]"])
+def test_a_version_1_compaction_that_names_no_position_keeps_nothing_before_it(
+    tmp_path: Path, index: str
+) -> None:
+    compaction = f'{{"type": "compaction", "summary": "s", "firstKeptEntryIndex": {index}}}'
+    message = {"type": "message", "message": {"role": "user", "content": "one"}}
+    file = read_session_file(write(tmp_path, {"type": "session", "id": "s-1"}, message, compaction))
+
+    assert len(file.entries) == 2
+    assert "firstKeptEntryId" not in file.entries[1]
+
+
 def test_version_2_calls_custom_messages_by_their_old_name(tmp_path: Path) -> None:
     hook = {**entry("a", None), "message": {"role": "hookMessage", "content": "x"}}
     file = read_session_file(write(tmp_path, {**HEADER, "version": 2}, hook))
