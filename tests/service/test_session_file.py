@@ -6,6 +6,7 @@ import gzip
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +130,14 @@ def test_a_line_with_two_records_gives_both(tmp_path: Path) -> None:
 
     assert ids(path) == ["a", "b", "c"]
     assert problems(path) == ["line 2: holds more than one record; each was read"]
+
+
+def test_a_line_with_very_many_records_is_read_in_no_time(tmp_path: Path) -> None:
+    record = json.dumps(entry("a", None)).encode() + b" \xe2\x80\x83\t"
+    started = time.process_time()
+
+    assert ids(write(tmp_path, HEADER, record * 50_000)) == ["a"]
+    assert time.process_time() - started < 10
 
 
 def test_bad_bytes_are_replaced_and_reported(tmp_path: Path) -> None:
