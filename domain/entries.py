@@ -217,7 +217,7 @@ def _digest_edit(
             message is None
             and original is not None
             and original.get("role") == "assistant"
-            and original.get("stopReason") in INTERRUPTED
+            and text(original.get("stopReason")) in INTERRUPTED
         ),
     )
 
@@ -225,7 +225,7 @@ def _digest_edit(
 def _editable(target: Entry, message: Message) -> bool:
     if target.get("type") == "custom_message":
         return True
-    return target.get("type") == "message" and message.get("role") in EDITABLE_ROLES
+    return target.get("type") == "message" and text(message.get("role")) in EDITABLE_ROLES
 
 
 def _type_of(entry: Entry) -> Any:
