@@ -66,9 +66,15 @@ def conversation(branch: list[Entry]) -> list[tuple[str, Message]]:
             replacement = edits[entry["id"]]
             if replacement is None:
                 continue
-            message = {**message, "content": replacement["content"]}
+            message = {**message, "content": _content_for(message["role"], replacement["content"])}
         made.append((entry["id"], message))
     return made
+
+
+def _content_for(role: str, content: Any) -> Any:
+    """Assistants and tool results hold blocks only."""
+    bare = isinstance(content, str) and role in ("assistant", "toolResult")
+    return [{"type": "text", "text": content}] if bare else content
 
 
 def message_of(entry: Entry) -> Message | None:

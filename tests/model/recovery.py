@@ -278,18 +278,23 @@ def load(items: list[Item], parameters: dict[str, Any]) -> dict[str, Any]:
 def read(history: list[Item], parameters: dict[str, Any]) -> dict[str, Any]:
     """A page of an output."""
     item = next((item for item in history if item.id == parameters["historyId"]), None)
-    if item is None or item.kind != "modelTurn":
+    if item is None:
         raise Refused
     match parameters["source"]:
         case "assistant":
             if "toolCallId" in parameters or "contentIndex" not in parameters:
                 raise Refused
-            public, index = public_blocks(item), parameters["contentIndex"]
+            # A user message can be read, too: it would else be out of reach where it is longer than a reply.
+            content, index = item.message["content"], parameters["contentIndex"]
+            public = [content] if isinstance(content, str) else content
+            public = public_blocks(item) if item.kind == "modelTurn" else public
             if index >= len(public) or public[index] is None:
                 raise Refused
             text = stringify(public[index])
         case "toolResult":
             if "contentIndex" in parameters or "toolCallId" not in parameters:
+                raise Refused
+            if item.kind != "modelTurn":
                 raise Refused
             called = dict(zip(calls(item.message), tools_of(item), strict=True)).get(parameters["toolCallId"])
             results = [r for r in item.results if r["toolCallId"] == parameters["toolCallId"]]
@@ -301,7 +306,10 @@ def read(history: list[Item], parameters: dict[str, Any]) -> dict[str, Any]:
     offset, total = parameters.get("offset", 0), length(text)
     if offset >= total:
         raise Refused
-    end = min(total, offset + parameters.get("limit", PAGE))
+    limit = parameters.get("limit", PAGE)
+    end = min(total, offset + limit)
+    if limit > 1 and end < total and "\udc00" <= cut(text, end, end + 1) < "\ue000":
+        end -= 1
     page = cut(text, offset, end)
     return {
         "offset": offset,

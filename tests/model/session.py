@@ -181,6 +181,15 @@ class Model:
         except Refused as refused:
             return {"error": {"code": refused.code}, **Told().answer()}
 
+    def status_total(self) -> float | None:
+        """The host's status total: what the newest response was measured with, and estimates behind it."""
+        stored = self.messages
+        for at in range(len(stored) - 1, -1, -1):
+            usage = measured_usage(stored[at])
+            if usage is not None and not failed(stored[at]):
+                return usage[1] + sum(message_tokens(message) for message in stored[at + 1 :])
+        return None
+
     def statistics(self) -> dict[str, Any]:
         """The numbers of the stats command."""
         budget = effective(self.settings, self.window)[0]
@@ -305,7 +314,7 @@ class Model:
             return local, None, 0.0
         surplus, _, counted = self._surplus(anchor, measured)
         if measured != anchor.reported or surplus <= 0:
-            return local, resident + sum(local) + surplus, 0.0
+            return local, max(0.0, resident + sum(local) + surplus), 0.0
         assert self.overhead is not None
         overhead = min(self.overhead, surplus)
         scale = 1 + (surplus - overhead) / counted if counted else 1.0

@@ -15,7 +15,7 @@ ESCAPES = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r"
 
 def length(text: str) -> int:
     """UTF-16 code units."""
-    return sum(2 if ord(character) > 0xFFFF else 1 for character in text)
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def stringify(value: Json) -> str:
