@@ -35,6 +35,7 @@ class Piece:
     cost: float
     outgoing_only: bool
     history_id: str | None = None
+    output_id: str | None = None
     key: Key | None = None
 
 
@@ -107,16 +108,26 @@ class Request:
 
 
 def recovery_id(message: Message, history: list[Item]) -> str | None:
-    """The history item that holds a message."""
+    """The history item to read a message in: the first that holds it, else the newest that makes its call."""
     for item in history:
-        if same(message, item.message):
+        if any(same(message, member) for member in [item.message, *item.results]):
             return item.id
-    named = calls(message)
-    if message["role"] == "toolResult":
-        named = [message["toolCallId"]]
+    named = [message["toolCallId"]] if message["role"] == "toolResult" else calls(message)
+    for called in named:
+        for item in reversed(history):
+            if called in calls(item.message):
+                return item.id
+    return None
+
+
+def output_id(message: Message, history: list[Item]) -> str | None:
+    """The history item to read a tool result in: the newest that makes its call, if it has a result."""
+    if message["role"] != "toolResult":
+        return None
     for item in reversed(history):
-        if set(named) & set(calls(item.message)):
-            return item.id
+        if message["toolCallId"] in calls(item.message):
+            answered = message["toolCallId"] in [result["toolCallId"] for result in item.results]
+            return item.id if answered else None
     return None
 
 
@@ -267,19 +278,19 @@ def arguments_of(history_id: str, call_id: str) -> str:
     )
 
 
-def normal_notice(budget: float, evicted: list[Piece]) -> str:
-    """The notice of a cut."""
+def normal_notice(budget: float, before: list[Piece], evicted: list[Piece]) -> str:
+    """The notice of a cut: the newest item of all that left, the first output of what leaves now."""
     lines = [
         f"[Context paging] Earlier history is outside this {int(budget):,}-token window. "
         "It is stored, complete and unchanged.",
         "Find items: search_history, browse_history. Read them exactly: load_history, read_context_output.",
     ]
-    known = [piece for piece in evicted if piece.history_id is not None]
+    known = [piece for piece in [*before, *evicted] if piece.history_id is not None]
     if known:
         lines.append(f"Newest item outside the window: {stringify(known[-1].history_id)}.")
-    results = [piece for piece in known if piece.message["role"] == "toolResult"]
+    results = [piece for piece in evicted if piece.output_id is not None]
     if results:
-        message, history_id = results[0].message, results[0].history_id
+        message, history_id = results[0].message, results[0].output_id
         assert history_id is not None
         lines.append(
             f"Tool output outside the window: {message['toolName']}, "
@@ -325,6 +336,7 @@ class Selection:
         if not request.calibrated and request.resident > request.budget:
             raise Aborted("RESIDENT_INPUT_TOO_LARGE", request.resident, request.resident, request.budget)
         self.groups = grouped(self.runs, request.history)
+        self.remainder: list[Piece] = []
         if self.groups.active:
             floor = self.cost([*self.groups.envelope, *self.groups.trailing], None)
             if floor > request.budget:
@@ -339,8 +351,13 @@ class Selection:
         """What is left, in the order sent: the outgoing-only messages behind the active envelope last."""
         positions = {piece.position for piece in gone}
         last = {piece.position for piece in self.groups.trailing}
+        first = {piece.position for piece in self.remainder}
         pieces = [piece for run in self.runs for piece in run if piece.position not in positions]
-        return [p for p in pieces if p.position not in last] + [p for p in pieces if p.position in last]
+        return [
+            *(piece for piece in self.remainder if piece.position not in positions),
+            *(piece for piece in pieces if piece.position not in first | last),
+            *(piece for piece in pieces if piece.position in last),
+        ]
 
     def select(self, cut: Cut | None) -> Selected:
         request = self.request
@@ -364,6 +381,9 @@ class Selection:
             evicted.append(units.pop(0))
         if not evicted:
             return self.finish(gone, notice, cut, None)
+        # Nothing that a fallback could do saves what is too large when all has left: that is refused at once.
+        out = gone + [piece for unit in evicted for piece in unit.pieces]
+        self.finish(out, normal_notice(request.budget, gone, out[len(gone) :]), None, None)
         if any(unit.ambiguous for unit in evicted):
             return self.fallback("cut-key-unresolved")
         keyed = list(evicted)
@@ -374,7 +394,7 @@ class Selection:
         all_gone = gone + [piece for unit in keyed for piece in unit.pieces]
         if not keyed:
             return self.fallback("keyless-snap-over-budget")
-        snapped = Cut(self.frontier(keyed[-1]), normal_notice(request.budget, all_gone[len(gone) :]))
+        snapped = Cut(self.frontier(keyed[-1]), normal_notice(request.budget, gone, all_gone[len(gone) :]))
         if not resolves(snapped.frontier, request.history):
             return self.fallback("cut-key-unresolved")
         if len(keyed) < len(evicted) and self.cost(self.kept(all_gone), snapped.notice) > request.budget:
@@ -383,16 +403,17 @@ class Selection:
 
     def after(self, gone: list[Piece], evicted: list[Unit]) -> float:
         out = gone + [piece for unit in evicted for piece in unit.pieces]
-        return self.cost(self.kept(out), normal_notice(self.request.budget, out[len(gone) :]))
+        return self.cost(self.kept(out), normal_notice(self.request.budget, gone, out[len(gone) :]))
 
     def fallback(self, cause: str) -> Selected:
+        self.remainder = []
         units, evicted = list(self.groups.units), list[Unit]()
         estimate = self.cost(self.kept([]), None)
         while units and estimate > self.request.budget:
             evicted.append(units.pop(0))
             estimate = self.after([], evicted)
         gone = [piece for unit in evicted for piece in unit.pieces]
-        notice = normal_notice(self.request.budget, gone) if gone else None
+        notice = normal_notice(self.request.budget, [], gone) if gone else None
         return self.finish(gone, notice, None, cause)
 
     def finish(self, gone: list[Piece], notice: str | None, cut: Cut | None, cause: str | None) -> Selected:
@@ -410,8 +431,8 @@ class Selection:
                 return Selected("protected-overflow", kept, told, full, cut=cut, fallback=cause)
             replaced: dict[int, str] = {}
             for piece in self.groups.unread.pieces[1:]:
-                if piece.history_id is not None:
-                    replaced[piece.position] = reference(piece.history_id, piece.message["toolCallId"])
+                if piece.output_id is not None:
+                    replaced[piece.position] = reference(piece.output_id, piece.message["toolCallId"])
             shrunk = self.cost([p for p in kept if p.position not in replaced], RECOVERY_NOTICE)
             shrunk += sum(tokens(length(text)) for text in replaced.values())
             if shrunk <= window:
@@ -437,9 +458,9 @@ class Selection:
                 inside = self.inside(unit, frontier)
                 if inside is not None:
                     out, rest = inside
-                    remainder = _unit(unit.kind, rest)
-                    if remainder.key is None and not remainder.ambiguous:
-                        remainder.key = frontier.key
+                    # The remainder is known by the same message as the whole turn.
+                    remainder = Unit(unit.kind, rest, unit.key, unit.ambiguous)
+                    self.remainder = rest
                     return gone + out, [remainder, *units]
             gone += unit.pieces
             if unit.key == frontier.key and unit.kind == frontier.kind:
@@ -454,10 +475,10 @@ class Selection:
             return None
         starts = _request_starts(runs)
         size = starts[0][1] if starts else 0
-        out = [
-            p for run in runs[size : anchors[0] + 1] for p in run if not (len(run) == 1 and p.outgoing_only)
-        ]
-        rest = [piece for piece in turn.pieces if piece not in out]
+        # As it was sent while the turn was active: what only requests carried comes last.
+        extra = [run[0] for run in runs[size:] if len(run) == 1 and run[0].outgoing_only]
+        out = [piece for run in runs[size : anchors[0] + 1] for piece in run if piece not in extra]
+        rest = [piece for piece in turn.pieces if piece not in out and piece not in extra] + extra
         return out, rest
 
 

@@ -9,7 +9,18 @@ from typing import Any
 
 from .conversation import Entry, Item, Unreadable, branch_of, conversation, history
 from .recovery import Refused, call
-from .selection import Aborted, Cut, Piece, Request, Selection, cut_key, recovery_id, resolves, told_frontier
+from .selection import (
+    Aborted,
+    Cut,
+    Piece,
+    Request,
+    Selection,
+    cut_key,
+    output_id,
+    recovery_id,
+    resolves,
+    told_frontier,
+)
 from .stats import cache_totals, history_tokens, saved_input
 from .texts import Message, failed, message_tokens, place, resident_tokens
 
@@ -234,6 +245,7 @@ class Model:
                 costs[position],
                 only[position],
                 None if items is None else recovery_id(message, items),
+                None if items is None else output_id(message, items),
                 None if items is None or only[position] else cut_key(message, items),
             )
             for position, message in enumerate(outgoing)
