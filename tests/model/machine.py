@@ -71,7 +71,7 @@ RESPONSE: dict[str, list[Any]] = {
     "recovering": RARELY,
     "thinking": [False, True],
     "order": ["as called", "reversed"],
-    "answered": [9] * 60 + [1, 0],
+    "answered": [9] * 150 + [1, 0],
 }
 INSERTIONS = [
     ("start", "user"),
@@ -83,8 +83,8 @@ INSERTIONS = [
 REQUEST: dict[str, list[Any]] = {
     "how": ["stored"] * 4 + ["objects", "copies"],
     "usage": ["none", "status", "status", "status", "stored", "odd"],
-    "drop": [0] * 12 + [1, 3],
-    "insertions": [[], [], [], *([one] for one in INSERTIONS), INSERTIONS[:2], INSERTIONS[1:4]],
+    "drop": [0] * 25 + [1, 3],
+    "insertions": [*[[]] * 10, *([one] for one in INSERTIONS), INSERTIONS[:2], INSERTIONS[1:3]],
     "other": [None] * 12 + [(900, "", 0), (400, "prompt " * 10, 1), (None, "prompt " * 60, 1)],
 }
 

@@ -344,8 +344,7 @@ class Selection:
 
     def cost(self, pieces: list[Piece], notice: str | None) -> float:
         told = 0 if notice is None else tokens(length(notice))
-        total = self.request.resident + self.request.constant + sum(piece.cost for piece in pieces) + told
-        return max(0.0, total)
+        return self.request.resident + self.request.constant + sum(piece.cost for piece in pieces) + told
 
     def kept(self, gone: list[Piece]) -> list[Piece]:
         """What is left, in the order sent: the outgoing-only messages behind the active envelope last."""

@@ -22,7 +22,7 @@ from .selection import (
     told_frontier,
 )
 from .stats import cache_totals, history_tokens, saved_input
-from .texts import Message, failed, message_tokens, place, resident_tokens
+from .texts import Message, failed, message_tokens, place, resident_tokens, same
 
 LARGEST = 2**53 - 1
 DEFAULT_BUDGET = 128_000
@@ -181,6 +181,8 @@ class Model:
             return {**self._select(outgoing, system_prompt, tools, window, usage, items), **told.answer()}
         except Aborted as aborted:
             told.notifications.append("error")
+            estimated = aborted.numbers["estimated_tokens"]
+            aborted.numbers["estimated_tokens"] = None if estimated is None else max(0.0, estimated)
             return {"outcome": "aborted", "code": aborted.code, **aborted.numbers, **told.answer()}
 
     def tool(self, name: str, parameters: dict[str, Any]) -> dict[str, Any]:
@@ -195,11 +197,12 @@ class Model:
     def status_total(self) -> float | None:
         """The host's status total: what the newest response was measured with, and estimates behind it."""
         stored = self.messages
-        for at in range(len(stored) - 1, -1, -1):
-            usage = measured_usage(stored[at])
-            if usage is not None and not failed(stored[at]):
-                return usage[1] + sum(message_tokens(message) for message in stored[at + 1 :])
-        return None
+        newest = [at for at, message in enumerate(stored) if is_measured(message)]
+        if not newest:
+            return None
+        usage = measured_usage(stored[newest[-1]])
+        assert usage is not None
+        return usage[1] + sum(message_tokens(message) for message in stored[newest[-1] + 1 :])
 
     def statistics(self) -> dict[str, Any]:
         """The numbers of the stats command."""
@@ -256,7 +259,7 @@ class Model:
         )
         chosen = Selection(request).select(self.cut)
         self.cut = chosen.cut
-        self.latest = (chosen.estimated, True)
+        self.latest = (max(0.0, chosen.estimated), True)
         kept = [piece.position for piece in chosen.kept]
         self.pending = Sent(
             resident,
@@ -273,7 +276,7 @@ class Model:
             self.pending.outgoing_only.insert(0, True)
         return {
             "outcome": chosen.outcome,
-            "estimated_tokens": chosen.estimated,
+            "estimated_tokens": max(0.0, chosen.estimated),
             "budget_tokens": budget,
             "resident_tokens": resident,
             "context_tokens": total,
@@ -314,16 +317,16 @@ class Model:
         if anchor is None or anchor.response is None or usage is None:
             return local, None, 0.0
         stored = self.messages
-        behind = place(anchor.response, stored[::-1])
+        # The host's total is about the newest measured response.
+        newest = [at for at, message in enumerate(stored) if is_measured(message)]
+        if not newest or not same(stored[newest[-1]], anchor.response):
+            return local, None, 0.0
         persistent = [
             message for message, flag in zip(anchor.messages, anchor.outgoing_only, strict=True) if not flag
         ]
-        if behind is None or any(place(m, outgoing) is None for m in [*persistent, anchor.response]):
+        if any(place(message, outgoing) is None for message in [*persistent, anchor.response]):
             return local, None, 0.0
-        at = len(stored) - 1 - behind
-        measured = usage - sum(message_tokens(message) for message in stored[at + 1 :])
-        if measured <= 0:
-            return local, None, 0.0
+        measured = usage - sum(message_tokens(message) for message in stored[newest[-1] + 1 :])
         surplus, _, counted = self._surplus(anchor, measured)
         if measured != anchor.reported or surplus <= 0:
             return local, max(0.0, resident + sum(local) + surplus), 0.0
@@ -397,6 +400,11 @@ def measured_usage(message: Message) -> tuple[float, float] | None:
     given = [usage.get(name) or 0 for name in ("input", "cacheRead", "cacheWrite", "output")]
     total = usage.get("totalTokens") or sum(given)
     return (sum(given[:3]), total) if total else None
+
+
+def is_measured(message: Message) -> bool:
+    """A response that the provider counted, and that was not interrupted."""
+    return measured_usage(message) is not None and not failed(message)
 
 
 def resolved(global_settings: Any, project_settings: Any) -> dict[str, Any]:
