@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from random import Random
 from typing import Any
 
@@ -94,7 +94,7 @@ def one_of(choices: list[Any]) -> st.SearchStrategy[Any]:
     return st.sampled_from(choices)
 
 
-def all_of(choices: dict[str, list[Any]]) -> dict[str, st.SearchStrategy[Any]]:
+def all_of(choices: dict[str, list[Any]]) -> Any:
     """Strategies for the arguments of a rule."""
     return {name: one_of(values) for name, values in choices.items()}
 
@@ -335,7 +335,8 @@ class Conversation(RuleBasedStateMachine):
         told=st.sampled_from(["both", "both", "before", "after", "none"]),
     )
     def compact(self, at: int, size: int, told: str) -> None:
-        kept = self._earlier(at)
+        # Now and then the compaction begins inside of an exchange.
+        kept = self._earlier(at) if at % 9 == 0 else self._earlier(at, ("user",))
         if kept is None or at % 3:
             return
         if told in ("both", "before"):
@@ -363,7 +364,12 @@ class Conversation(RuleBasedStateMachine):
 
     @rule(at=st.integers(0, 99), seldom=one_of(NOW_AND_THEN))
     def navigate(self, at: int, seldom: bool) -> None:
-        ids = list(self.model.entries)
+        # Now and then to the middle of an exchange.
+        ids = [
+            entry["id"]
+            for entry in self.model.entries.values()
+            if at % 9 == 0 or "message" not in entry or _is_between(entry["message"])
+        ]
         if ids and seldom:
             leaf = ids[max(0, len(ids) - 1 - at % 12)] if at else None
             self._agree(reply_answer(self.session.navigate(leaf)), self.model.navigate(leaf))
@@ -403,7 +409,7 @@ class Conversation(RuleBasedStateMachine):
         found = list(differences(given, wanted))
         assert not found, "\n".join(found[:8])
 
-    def _same_objects(self, given: list[Message], wanted: list[Message]) -> None:
+    def _same_objects(self, given: Sequence[Json], wanted: Sequence[Json]) -> None:
         assert len(given) == len(wanted)
         for one, other in zip(given, wanted, strict=True):
             assert one is other or one == other
@@ -466,6 +472,11 @@ class Conversation(RuleBasedStateMachine):
             if not roles or entry.get("message", {}).get("role") in roles
         ]
         return branch[at % len(branch)] if branch else None
+
+
+def _is_between(message: Message) -> bool:
+    """Whether a conversation can go on behind a message."""
+    return message["role"] != "toolResult" and not calls(message)
 
 
 def _text(word: str, size: int) -> str:

@@ -455,7 +455,7 @@ class Selection:
             unit = units.pop(0)
             if unit.kind == "completedTurn" and frontier.kind == "partialTurn":
                 inside = self.inside(unit, frontier)
-                if inside is not None:
+                if inside is not None and self.is_of(unit.pieces[0], frontier):
                     out, rest = inside
                     # The remainder is known by the same message as the whole turn.
                     remainder = Unit(unit.kind, rest, unit.key, unit.ambiguous)
@@ -463,8 +463,13 @@ class Selection:
                     return gone + out, [remainder, *units]
             gone += unit.pieces
             if unit.key == frontier.key and unit.kind == frontier.kind:
-                return gone, units
+                named = frontier.kind != "partialTurn" or self.is_of(self.groups.envelope[0], frontier)
+                return (gone, units) if named else None
         return None
+
+    def is_of(self, request: Piece, frontier: Frontier) -> bool:
+        """Whether a request is the one that a partial turn's frontier names, if it names one."""
+        return frontier.user is None or (request.key is not None and request.key[0] == frontier.user)
 
     def inside(self, turn: Unit, frontier: Frontier) -> tuple[list[Piece], list[Piece]] | None:
         """The exchanges of a completed turn up to the anchor, and what remains of it."""

@@ -143,8 +143,8 @@ class Model:
         pending, self.pending = self.pending, None
         if usage is not None and not failed(response):
             self.latest = (usage[0], False)
-            self.anchor = pending
             if pending is not None:
+                self.anchor = pending
                 pending.response, pending.reported = response, usage[1]
                 surplus, resident, measured = self._surplus(pending)
                 if self.overhead is not None:
@@ -335,12 +335,13 @@ class Model:
         scale = 1 + (surplus - overhead) / counted if counted else 1.0
         pairs = zip([*anchor.messages, anchor.response], [*anchor.outgoing_only, False], strict=True)
         known = [message for message, flag in pairs if not flag]
-        costs: list[float] = []
-        for message, cost, flag in zip(outgoing, local, only, strict=True):
-            found = None if flag else place(message, known)
-            costs.append(cost if found is None else cost * scale)
+        # A window holds the newest messages: of equal ones, the later ones were measured.
+        costs = list(local)
+        for at in range(len(outgoing) - 1, -1, -1):
+            found = None if only[at] else place(outgoing[at], known)
             if found is not None:
                 known.pop(found)
+                costs[at] *= scale
         return costs, resident + overhead + sum(costs), overhead
 
     # Resets

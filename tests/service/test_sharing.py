@@ -19,9 +19,9 @@ from context_paging.service.log import Record
 from context_paging.service.log.errors import SessionConflict
 from context_paging.service.session import Session, SessionBusy
 
-QUESTION = {"role": "user", "content": "Where is the tide table?", "timestamp": 1}
-ANSWER = {"role": "assistant", "content": [{"type": "text", "text": "In docs/."}], "timestamp": 2}
-ENTRIES = [
+QUESTION: dict[str, Any] = {"role": "user", "content": "Where is the tide table?", "timestamp": 1}
+ANSWER: dict[str, Any] = {"role": "assistant", "content": [{"type": "text", "text": "In docs/."}], "timestamp": 2}
+ENTRIES: list[dict[str, Any]] = [
     {"type": "message", "id": "1", "parentId": None, "message": QUESTION},
     {"type": "message", "id": "2", "parentId": "1", "message": ANSWER},
 ]
