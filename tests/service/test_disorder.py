@@ -1,4 +1,4 @@
-"""Host events that come twice, too early, or in the wrong order: a typed error or nothing; nothing is lost."""
+"""Host events twice, too early, or in the wrong order: a typed error or nothing, and nothing is lost."""
 
 from __future__ import annotations
 
