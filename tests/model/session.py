@@ -321,10 +321,8 @@ class Model:
         newest = [at for at, message in enumerate(stored) if is_measured(message)]
         if not newest or not same(stored[newest[-1]], anchor.response):
             return local, None, 0.0
-        persistent = [
-            message for message, flag in zip(anchor.messages, anchor.outgoing_only, strict=True) if not flag
-        ]
-        if any(place(message, outgoing) is None for message in [*persistent, anchor.response]):
+        places = measured_places(anchor, outgoing, only)
+        if places is None:
             return local, None, 0.0
         measured = usage - sum(message_tokens(message) for message in stored[newest[-1] + 1 :])
         surplus, _, counted = self._surplus(anchor, measured)
@@ -333,15 +331,7 @@ class Model:
         assert self.overhead is not None
         overhead = min(self.overhead, surplus)
         scale = 1 + (surplus - overhead) / counted if counted else 1.0
-        pairs = zip([*anchor.messages, anchor.response], [*anchor.outgoing_only, False], strict=True)
-        known = [message for message, flag in pairs if not flag]
-        # A window holds the newest messages: of equal ones, the later ones were measured.
-        costs = list(local)
-        for at in range(len(outgoing) - 1, -1, -1):
-            found = None if only[at] else place(outgoing[at], known)
-            if found is not None:
-                known.pop(found)
-                costs[at] *= scale
+        costs = [cost * scale if at in places else cost for at, cost in enumerate(local)]
         return costs, resident + overhead + sum(costs), overhead
 
     # Resets
@@ -386,6 +376,21 @@ class Model:
 
     def _status(self) -> str:
         return "paging on" if self.enabled else "paging off"
+
+
+def measured_places(anchor: Sent, outgoing: list[Message], only: list[bool]) -> list[int] | None:
+    """Where the measured request and its response are: in order, equal messages from the newest on."""
+    assert anchor.response is not None
+    sent = zip(anchor.messages, anchor.outgoing_only, strict=True)
+    wanted = [*(message for message, flag in sent if not flag), anchor.response]
+    places: list[int] = []
+    for message in reversed(wanted):
+        before = places[-1] if places else len(outgoing)
+        found = [at for at in range(before) if not only[at] and same(outgoing[at], message)]
+        if not found:
+            return None
+        places.append(found[-1])
+    return places
 
 
 def request_tokens(message: Message) -> int:
