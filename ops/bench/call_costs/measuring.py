@@ -74,9 +74,9 @@ def at_most(seconds: float) -> Iterator[None]:
 def calls(contender: Contender, length: int, most: int, patience: float) -> dict[str, Any]:
     """Calls behind so many messages, each but the first after two more messages.
 
-    Returns ``first`` and ``median`` in milliseconds, how many ``calls`` the median is of, and what `described`
-    tells of the last request. Of a contender that does not answer within ``patience`` seconds, only
-    ``stopped``: the seconds it was given.
+    Returns ``first`` and ``median`` in milliseconds, how many ``calls`` the median is of, and what
+    `described` tells of the last request. Of a contender that does not answer within ``patience`` seconds,
+    only ``stopped``: the seconds it was given.
     """
     length = odd(length)
     contender.begin([contender.native(said, n) for n, said in enumerate(conversation(0, length))])

@@ -1,8 +1,8 @@
 """What people use instead of context paging.
 
-``python -m call_costs.peers WHAT NAME …``, see `measuring.answer`; or ``versions``. Runs in an environment of its
-own and imports nothing of context paging. Each gets the same budget and counts four characters a token, in the
-cheapest way its interface has room for: a tokenizer would only make it slower.
+``python -m call_costs.peers WHAT NAME …``, see `measuring.answer`; or ``versions``. Runs in an environment of
+its own and imports nothing of context paging. Each gets the same budget and counts four characters a token,
+in the cheapest way its interface has room for: a tokenizer would only make it slower.
 """
 
 from __future__ import annotations

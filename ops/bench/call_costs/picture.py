@@ -10,7 +10,7 @@ from pathlib import Path
 
 from prompt_cache.plots import write
 
-LEFT, TOP, WIDTH, HEIGHT, LABELS = 76, 52, 500, 400, 260
+LEFT, TOP, WIDTH, HEIGHT, LABELS = 68, 44, 500, 400, 280
 APART = 17
 """Pixels between labels."""
 
@@ -79,7 +79,7 @@ def _grid(axes: _Axes) -> list[str]:
     parts = []
     for power in range(axes.low, axes.high + 1):
         y = axes.y(10.0**power)
-        label = f"{10**power:,} ms" if power >= 0 else f"{10.0**power:g} ms"
+        label = f"{10 ** (power - 3):,} s" if power >= 3 else f"{10.0**power:g} ms"
         parts.append(f'<line class="axis" x1="{LEFT}" y1="{y:.1f}" x2="{LEFT + WIDTH}" y2="{y:.1f}"/>')
         parts.append(f'<text class="faint" x="{LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{label}</text>')
     for length in sorted({length for line in axes.lines for length, _ in line.points}):
@@ -90,9 +90,10 @@ def _grid(axes: _Axes) -> list[str]:
         )
     middle = LEFT + WIDTH / 2
     y = TOP + HEIGHT + 42
-    parts.append(
-        f'<text class="faint" x="{middle}" y="{y}" text-anchor="middle">messages in the session</text>'
-    )
+    told = "messages in the session"
+    if any(line.stopped for line in axes.lines):
+        told += " (▲: no answer after so long)"
+    parts.append(f'<text class="faint" x="{middle}" y="{y}" text-anchor="middle">{told}</text>')
     return parts
 
 
@@ -132,5 +133,6 @@ def _labels(lines: Sequence[Line], axes: _Axes) -> list[str]:
             f'stroke="{line.colour}" stroke-width="0.7" stroke-dasharray="1 3"/>'
         )
         weight = ' font-weight="600"' if line.bold else ""
-        parts.append(f'<text x="{edge + 22}" y="{place + 4:.1f}"{weight}>{escape(line.name)}</text>')
+        parts.append(f'<circle cx="{edge + 20}" cy="{place:.1f}" r="4" fill="{line.colour}"/>')
+        parts.append(f'<text x="{edge + 30}" y="{place + 4:.1f}"{weight}>{escape(line.name)}</text>')
     return parts
