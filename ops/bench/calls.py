@@ -8,6 +8,8 @@ own (``--environment``), which is made at the first run; ``--peers`` names the i
 them, ``--alone`` leaves them out. One that does not answer within ``--patience`` seconds, or three times as
 long in its first call, is stopped, the table says so, and longer sessions are not tried.
 
+The status is 1 if a call of a session that is fed grows with the session.
+
 Parts: ``calls``; ``weights``, memory per message beside the host's objects; ``starts``, of processes;
 ``resumed``, the first selection of a stored session; ``replays`` of recorded sessions.
 """
@@ -16,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import platform
 import statistics
 import sys
@@ -38,6 +41,8 @@ from context_paging.service.example import example_path
 
 PARTS = ("calls", "weights", "starts", "resumed", "replays")
 SHORTEST = 1_000
+GROWTH = 2.0
+"""How many times as much as in the shortest session a call may cost in the longest."""
 SELECTION = """
 from context_paging.service import ContextPaging
 session = ContextPaging().session("bench")
@@ -177,8 +182,14 @@ def lines(found: dict[str, dict[int, Any]]) -> list[Line]:
     return [*drawn, Line(name, known, TYPESCRIPT_COLOUR, "2 5")]
 
 
-def main(arguments: list[str] | None = None) -> None:
-    """Measure, print, draw."""
+def steady(found: dict[str, dict[int, Any]]) -> bool:
+    """Whether a call of a session that is fed does not grow with the session, give or take ``GROWTH``."""
+    times = [answer.get("median", math.inf) for answer in found.get("fed", {}).values()]
+    return not times or times[-1] <= GROWTH * times[0]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Measure, print, draw; 1 if a call of a session that is fed grows with the session."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--most", type=int, default=1_000_000, help="messages in the longest session")
     parser.add_argument("--calls", type=int, default=40, help="the most calls that a median is of")
@@ -203,7 +214,8 @@ def main(arguments: list[str] | None = None) -> None:
         if results.get("calls"):
             title = "Milliseconds for one provider call, as the session grows (lower is better)"
             growth(options.plots / "calls.svg", title, lines(results["calls"]))
+    return 0 if steady(results.get("calls", {})) else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -111,6 +111,15 @@ def test_the_table_and_the_figure_tell_who_was_stopped(bench: Any, tmp_path: Pat
     assert "no answer after so long" in path.read_text()
 
 
+def test_the_status_tells_whether_a_fed_session_grows(bench: Any) -> None:
+    steady = bench("calls").steady
+
+    assert steady({"fed": {1_000: {"median": 1.0}, 10_000: {"median": 2.0}}})
+    assert not steady({"fed": {1_000: {"median": 1.0}, 10_000: {"median": 2.1}}})
+    assert not steady({"fed": {1_000: {"median": 1.0}, 10_000: {"stopped": 20.0}}})
+    assert steady({})
+
+
 def test_broken_pairs_of_a_request_are_counted(bench: Any) -> None:
     said = list(bench("call_costs.messages").conversation(0, 9))
     described = bench("call_costs.measuring").described
