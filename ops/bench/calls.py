@@ -6,7 +6,8 @@ Sessions of 1,000 messages, ten times as many, and so on; calls with two further
 contender runs at each length in a process of its own. The peers are installed into an environment of their
 own (``--environment``), which is made at the first run; ``--peers`` names the interpreter of one that has
 them, ``--alone`` leaves them out. One that does not answer within ``--patience`` seconds, or three times as
-long in its first call, is stopped, the table says so, and longer sessions are not tried.
+long in its first call, is stopped; one that grows so that it would take twice as long is not tried. The
+table says so.
 
 The status is 1 if a call of a session that is fed grows with the session.
 
@@ -19,6 +20,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import platform
 import statistics
 import sys
@@ -79,7 +81,10 @@ class Bench:
         versions = {"Python": platform.python_version()}
         if self.peers:
             versions |= asked(self.peers, "peers", "versions")
-        return {"versions": versions, **{part: getattr(self, part)() for part in self.options.parts}}
+        load = [os.getloadavg()[0]]
+        results = {part: getattr(self, part)() for part in self.options.parts}
+        load.append(os.getloadavg()[0])
+        return {"versions": versions, "cores": os.cpu_count(), "load": load, **results}
 
     def calls(self) -> dict[str, dict[int, Any]]:
         """Milliseconds a call, by contender and length."""
@@ -88,8 +93,11 @@ class Bench:
             for length in lengths(self.options.most):
                 self._tell(way, f"{length:,} messages")
                 limits = (self.options.calls, self.options.patience)
-                answer = asked(python, way.script, "calls", name, length, *limits)
-                found.setdefault(name, {})[length] = answer
+                earlier = found.setdefault(name, {})
+                answer = hopeless(list(earlier.values()), self.options.patience) or asked(
+                    python, way.script, "calls", name, length, *limits
+                )
+                earlier[length] = answer
                 if "stopped" in answer:
                     break
         return found
@@ -154,6 +162,18 @@ class Bench:
 
     def _tell(self, way: Way, what: str) -> None:
         self._status.update(f"{way.label}, {what}")
+
+
+def hopeless(earlier: list[dict[str, Any]], patience: float) -> dict[str, float] | None:
+    """An answer without a measurement, if the next tenfold of the length would clearly take too long.
+
+    That is: more than twice the patience, should it grow again as it did from the last but one to the last.
+    """
+    if len(earlier) < 2:
+        return None
+    before, last = (answer["median"] / 1e3 for answer in earlier[-2:])
+    expected = last * last / before
+    return {"stopped": patience, "expected": expected} if expected > 2 * patience else None
 
 
 def lengths(most: int) -> list[int]:

@@ -64,7 +64,7 @@ class _Axes:
 def growth(path: Path, title: str, lines: Sequence[Line]) -> None:
     """Draw the lines. A label stands at the right edge, level with where its line ends.
 
-    A dashed end and a triangle say that the contender took longer than that.
+    A dotted end and a triangle say that the contender takes longer than that, however much.
     """
     drawn = [line for line in lines if line.points]
     axes = _Axes(drawn)
@@ -92,7 +92,7 @@ def _grid(axes: _Axes) -> list[str]:
     y = TOP + HEIGHT + 42
     told = "messages in the session"
     if any(line.stopped for line in axes.lines):
-        told += " (▲: no answer after so long)"
+        told += " (▲: it would take longer than that)"
     parts.append(f'<text class="faint" x="{middle}" y="{y}" text-anchor="middle">{told}</text>')
     return parts
 

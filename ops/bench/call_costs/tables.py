@@ -42,7 +42,7 @@ def _calls(found: Mapping[str, Mapping[int, Results]]) -> str:
     table = _table([*columns, "sent", "broken pairs"], rows)
     text = f"## Calls\n\n{table}\n"
     if stopped := _stopped(found):
-        text += f"\n–: {stopped}; longer sessions were not tried.\n"
+        text += f"\n–: {stopped}. Longer sessions were not tried.\n"
     if yardstick := found.get("dumped"):
         ratios = [
             [WAYS[name].title, *(_ratio(answers.get(n), yardstick.get(n)) for n in lengths)]
@@ -79,7 +79,9 @@ def _ratio(answer: Results | None, yardstick: Results | None) -> str:
 
 def _stopped(found: Mapping[str, Mapping[int, Results]]) -> str:
     told = [
-        f"{WAYS[name].title} had no answer after {answer['stopped']:,.0f} s at {length:,} messages"
+        f"{WAYS[name].title} would take about {answer['expected']:,.0f} s at {length:,} messages, as it grew"
+        if "expected" in answer
+        else f"{WAYS[name].title} had no answer after {answer['stopped']:,.0f} s at {length:,} messages"
         for name, answers in found.items()
         for length, answer in answers.items()
         if "stopped" in answer
@@ -137,7 +139,11 @@ def _replays(found: Mapping[str, Any]) -> str:
 
 def _versions(results: Results) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in results["versions"].items())
-    return f"Measured with {versions}."
+    load = "{:.1f} before and {:.1f} after".format(*results["load"])
+    return (
+        f"Measured with {versions}; {results['cores']} cores, load {load}. "
+        "Above one a core, times are too long."
+    )
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
