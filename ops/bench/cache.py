@@ -20,13 +20,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from prompt_cache.contenders import CONTENDERS, Limits
-from prompt_cache.conversations import Conversation, made_up, recorded
+from prompt_cache.conversations import Conversation, corpus, made_up, recorded
 from prompt_cache.metrics import Played, followers, play, totals
 from prompt_cache.plots import bars, windows
 from prompt_cache.provider import Prices
@@ -58,9 +57,7 @@ def conversations(files: list[str]) -> Iterator[Conversation]:
     if files:
         yield from map(recorded, files)
     else:
-        folder = os.environ.get("CONTEXT_PAGING_CORPUS")
-        beside = Path(__file__).resolve().parents[3] / "shared" / "corpus"
-        yield from map(recorded, sorted((Path(folder) if folder else beside).glob("*.jsonl.gz")))
+        yield from map(recorded, corpus())
         with example_path() as example:
             yield recorded(example)
     yield from made_up()

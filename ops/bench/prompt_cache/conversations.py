@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -72,6 +73,13 @@ def recorded(path: Path | str) -> Conversation:
         pause = DEFAULT_PAUSE if before is None or after is None or after < before else after - before
         times.append(times[-1] + min(pause, LONGEST_PAUSE))
     return conversation(Path(file.name).name.removesuffix(".gz").removesuffix(".jsonl"), messages, times)
+
+
+def corpus() -> list[Path]:
+    """The recorded sessions, if they are there: in the folder of the environment, or beside the checkout."""
+    folder = os.environ.get("CONTEXT_PAGING_CORPUS")
+    beside = Path(__file__).resolve().parents[4] / "shared" / "corpus"
+    return sorted((Path(folder) if folder else beside).glob("*.jsonl.gz"))
 
 
 def made_up(seed: int = 7) -> Iterator[Conversation]:

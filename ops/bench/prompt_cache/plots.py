@@ -32,7 +32,7 @@ def bars(path: Path, title: str, values: Sequence[tuple[str, float, str]]) -> No
             f'<text class="faint" x="{268 + length:.1f}" y="{y + 14}">{escape(shown)}</text>'
         )
     height = 54 + len(values) * 28
-    _write(path, 720, height, f'<text x="8" y="22">{escape(title)}</text>' + "".join(rows))
+    write(path, 720, height, f'<text x="8" y="22">{escape(title)}</text>' + "".join(rows))
 
 
 def windows(path: Path, title: str, played: Sequence[Played], budget: int) -> None:
@@ -61,7 +61,7 @@ def windows(path: Path, title: str, played: Sequence[Played], budget: int) -> No
         x, y = left + (number % 2) * 300, top + height + 30 + (number // 2) * 20
         parts.append(f'<rect x="{x}" y="{y - 9}" width="10" height="10" fill="{colour}"/>')
         parts.append(f'<text x="{x + 16}" y="{y}">{escape(one.contender)}</text>')
-    _write(path, 720, top + height + 90, "".join(parts))
+    write(path, 720, top + height + 90, "".join(parts))
 
 
 def _shown(one: Played) -> bool:
@@ -69,7 +69,8 @@ def _shown(one: Played) -> bool:
     return one.contender in (_OWN, "sliding window", "LangChain ClearToolUsesEdit", "compaction, Pi-like")
 
 
-def _write(path: Path, width: int, height: int, content: str) -> None:
+def write(path: Path, width: int, height: int, content: str) -> None:
+    """An SVG file of so many pixels, with the styles of all figures."""
     path.write_text(
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
         f'height="{height}" role="img">{_STYLE}{content}</svg>\n',

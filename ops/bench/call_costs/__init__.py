@@ -1,0 +1,1 @@
+"""What a provider call costs as the session grows: the parts of ``calls.py``."""
