@@ -20,7 +20,11 @@ from context_paging.service.log.errors import SessionConflict
 from context_paging.service.session import Session, SessionBusy
 
 QUESTION: dict[str, Any] = {"role": "user", "content": "Where is the tide table?", "timestamp": 1}
-ANSWER: dict[str, Any] = {"role": "assistant", "content": [{"type": "text", "text": "In docs/."}], "timestamp": 2}
+ANSWER: dict[str, Any] = {
+    "role": "assistant",
+    "content": [{"type": "text", "text": "In docs/."}],
+    "timestamp": 2,
+}
 ENTRIES: list[dict[str, Any]] = [
     {"type": "message", "id": "1", "parentId": None, "message": QUESTION},
     {"type": "message", "id": "2", "parentId": "1", "message": ANSWER},
