@@ -70,7 +70,7 @@ def _alone(method: Callable[Concatenate[Session, P], R]) -> Callable[Concatenate
     """A method that is refused while another one runs: in another thread, or further up in this one."""
 
     @wraps(method)
-    def guarded(self: Session, *args: P.args, **kwargs: P.kwargs) -> R:
+    def guarded(self: Session, /, *args: P.args, **kwargs: P.kwargs) -> R:
         if not self._turn.acquire(blocking=False):
             raise SessionBusy(
                 f"session {self.id!r} was called ({method.__name__}) while another call of it is not done; "
@@ -187,14 +187,14 @@ class Session:
             project_trusted=project_trusted,
             estimator=self._estimator.name,
         )
-        reply = self._take(started, refresh=True)
+        reply = self._take(started, refresh=True, unseen=True)
         self._live = True
         return reply
 
     @_alone
     def start_without_settings(self, reason: str, error: str) -> Reply:
         """The session started, but its settings could not be read: paging is off."""
-        reply = self._take(SettingsReadFailed(reason=reason, error=error), refresh=True)
+        reply = self._take(SettingsReadFailed(reason=reason, error=error), refresh=True, unseen=True)
         self._live = True
         return reply
 
@@ -300,7 +300,7 @@ class Session:
             InvalidEntry: there is no such entry.
         """
         self._stored.move_to(leaf_id)
-        return self._take(BranchNavigated(leaf_id=leaf_id), refresh=True)
+        return self._take(BranchNavigated(leaf_id=leaf_id), refresh=True, unseen=True)
 
     @_alone
     def select_model(self, model: str | None = None, context_window: float | None = None) -> Reply:
@@ -409,14 +409,22 @@ class Session:
             self.shut_down()
 
     def _take(
-        self, event: Event, *, refresh: bool = False, call_id: str | None = None, content: Any = None
+        self,
+        event: Event,
+        *,
+        refresh: bool = False,
+        unseen: bool = False,
+        call_id: str | None = None,
+        content: Any = None,
     ) -> Reply:
-        events = self._commit([event, *(self._refreshed() if refresh else ())], call_id, content)
+        events = self._commit([event, *(self._refreshed(unseen=unseen) if refresh else ())], call_id, content)
         return Reply(events, notifications_of(events))
 
-    def _refreshed(self) -> list[Event]:
+    def _refreshed(self, *, unseen: bool = False) -> list[Event]:
+        """What a refresh of the branch leads to; with ``unseen``, after its entries were forgotten."""
         refreshed = self._stored.refresh()
-        if refreshed.kept != self._state.branch.length or refreshed.appended:
+        branch = self._state.branch
+        if refreshed.kept != branch.length or refreshed.appended or (unseen and branch.invalidating):
             return [refreshed]
         # An unchanged branch is not logged again, but what a refresh of it says still holds.
         return list(decide(self._state, refreshed, self._estimator))

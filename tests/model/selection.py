@@ -9,6 +9,7 @@ from .conversation import Item
 from .texts import Message, calls, failed, length, same, stringify, tokens
 
 Key = tuple[str, str | None]
+ROUNDING = 1e-6
 
 
 class Aborted(Exception):
@@ -102,6 +103,8 @@ class Request:
     target: float
     window: float | None
     history: list[Item] | None
+    close: bool = False
+    """Whether a calibrated estimate was so near a limit that the order of a sum decides."""
 
 
 # Messages and their places in the history
@@ -339,12 +342,17 @@ class Selection:
         self.remainder: list[Piece] = []
         if self.groups.active:
             floor = self.cost([*self.groups.envelope, *self.groups.trailing], None)
-            if floor > request.budget:
+            if not self.fits(floor, request.budget):
                 raise Aborted("ACTIVE_REQUEST_TOO_LARGE", request.resident, floor, request.budget)
 
     def cost(self, pieces: list[Piece], notice: str | None) -> float:
         told = 0 if notice is None else tokens(length(notice))
         return self.request.resident + self.request.constant + sum(piece.cost for piece in pieces) + told
+
+    def fits(self, estimate: float, limit: float) -> bool:
+        if self.request.calibrated and abs(estimate - limit) < ROUNDING:
+            self.request.close = True
+        return estimate <= limit
 
     def kept(self, gone: list[Piece]) -> list[Piece]:
         """What is left, in the order sent: the outgoing-only messages behind the active envelope last."""
@@ -371,12 +379,12 @@ class Selection:
             anchor = cut.frontier
         notice = cut.notice if cut is not None else None
         estimate = self.cost(self.kept(gone), notice)
-        if estimate <= request.budget:
+        if self.fits(estimate, request.budget):
             return Selected("paged" if gone else "within-budget", self.kept(gone), notice, estimate, cut=cut)
         if request.history is None:
             return self.fallback("raw-history-unavailable")
         evicted: list[Unit] = []
-        while units and (not evicted or self.after(gone, evicted) > request.target):
+        while units and (not evicted or not self.fits(self.after(gone, evicted), request.target)):
             evicted.append(units.pop(0))
         if not evicted:
             return self.finish(gone, notice, cut, None)
@@ -396,7 +404,9 @@ class Selection:
         snapped = Cut(self.frontier(keyed[-1]), normal_notice(request.budget, gone, all_gone[len(gone) :]))
         if not resolves(snapped.frontier, request.history):
             return self.fallback("cut-key-unresolved")
-        if len(keyed) < len(evicted) and self.cost(self.kept(all_gone), snapped.notice) > request.budget:
+        if len(keyed) < len(evicted) and not self.fits(
+            self.cost(self.kept(all_gone), snapped.notice), request.budget
+        ):
             return self.fallback("keyless-snap-over-budget")
         return self.finish(all_gone, snapped.notice, snapped, None)
 
@@ -408,7 +418,7 @@ class Selection:
         self.remainder = []
         units, evicted = list(self.groups.units), list[Unit]()
         estimate = self.cost(self.kept([]), None)
-        while units and estimate > self.request.budget:
+        while units and not self.fits(estimate, self.request.budget):
             evicted.append(units.pop(0))
             estimate = self.after([], evicted)
         gone = [piece for unit in evicted for piece in unit.pieces]
@@ -419,14 +429,14 @@ class Selection:
         request = self.request
         kept = self.kept(gone)
         estimate = self.cost(kept, notice)
-        if estimate <= request.budget:
+        if self.fits(estimate, request.budget):
             outcome = "paged" if gone else "within-budget"
             return Selected(outcome, kept, notice, estimate, cut=cut, fallback=cause)
         if self.groups.unread is not None:
             window = float("inf") if request.window is None else request.window
             told = overflow_notice(request.budget)
             full = self.cost(kept, told)
-            if full <= window:
+            if self.fits(full, window):
                 return Selected("protected-overflow", kept, told, full, cut=cut, fallback=cause)
             replaced: dict[int, str] = {}
             for piece in self.groups.unread.pieces[1:]:
@@ -434,7 +444,7 @@ class Selection:
                     replaced[piece.position] = reference(piece.output_id, piece.message["toolCallId"])
             shrunk = self.cost([p for p in kept if p.position not in replaced], RECOVERY_NOTICE)
             shrunk += sum(tokens(length(text)) for text in replaced.values())
-            if shrunk <= window:
+            if self.fits(shrunk, window):
                 return Selected("recovery", kept, RECOVERY_NOTICE, shrunk, replaced, cut, cause)
             estimate = shrunk
         code = "ACTIVE_REQUEST_TOO_LARGE" if self.groups.active else "RESIDENT_INPUT_TOO_LARGE"

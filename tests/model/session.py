@@ -68,6 +68,7 @@ class Model:
         self.warned: set[tuple[int, int]] = set()
         self.seen: set[str | None] = set()
         self.window: float | None = None
+        self.close = False
 
     # What the state makes, each time anew
 
@@ -257,7 +258,10 @@ class Model:
         request = Request(
             pieces, resident + overhead, constant, total is not None, budget, target, window, items
         )
-        chosen = Selection(request).select(self.cut)
+        try:
+            chosen = Selection(request).select(self.cut)
+        finally:
+            self.close = request.close
         self.cut = chosen.cut
         self.latest = (max(0.0, chosen.estimated), True)
         kept = [piece.position for piece in chosen.kept]
