@@ -2,9 +2,9 @@
 
     python ops/mutation/run.py [--again] [--work FOLDER] [NAME…]
 
-NAME is a module below domain/ (``selection/select``) or a folder of them; without any, those that the report is
-about. ``--again`` tries only what no test noticed the last time, which needs the FOLDER of that time. The checkout
-is copied there and never changed.
+NAME is a module below domain/ (``selection/select``) or a folder of them; without any, those that the report
+is about. ``--again`` tries only what no test noticed the last time, which needs the FOLDER of that time. The
+checkout is copied there and never changed.
 """
 
 from __future__ import annotations
@@ -116,9 +116,8 @@ def report(work: Path, found: dict[str, dict[str, str]]) -> str:
     for module, count in [*sorted(counts.items()), ("all", total)]:
         left = count["survived"] + count["no test"]
         score = 100 * (1 - left / count.total())
-        lines.append(
-            f"| {module} | {count.total()} | {count['killed']} | {count['timeout']} | {left} | {score:.1f} % |"
-        )
+        cells = (module, count.total(), count["killed"], count["timeout"], left, f"{score:.1f} %")
+        lines.append(f"| {' | '.join(map(str, cells))} |")
     survivors = [
         (name, found[name]["outcome"]) for name in found if found[name]["outcome"] in ("survived", "no test")
     ]

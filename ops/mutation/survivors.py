@@ -1,7 +1,7 @@
-"""A pytest plugin: in place of the collected tests it runs, for each mutant, those that may notice it.
+"""A pytest plugin: instead of the collected tests, it runs for each mutant those that may notice it.
 
-Every mutant has a process of its own, forked once everything is imported and collected, which ends at the first
-test that fails. Which tests call which function, and how long they take, is found out first, without a mutant.
+Every mutant has a process of its own, forked once everything is imported and collected, which ends at the
+first test that fails. Which tests call which function, and how long they take, is found out before.
 """
 
 from __future__ import annotations

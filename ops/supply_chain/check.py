@@ -1,10 +1,14 @@
-"""What is known of the packages that context-paging stands on: ``python ops/supply_chain/check.py [lock|sbom|audit|wheel …]``.
+"""What is known of the packages that context-paging stands on.
 
-``lock`` pins every package of the development environment in ``.ci/constraints.txt``, ``sbom`` lists what an
-installation without extras brings in ``sbom.cdx.json`` (CycloneDX), ``audit`` asks the vulnerability database of the
-package index for all pinned packages and writes ``audit.md``, ``wheel`` builds the wheel twice, from two copies with
-different file times, and compares the bytes. Without an argument: all of them. The tools are put into an environment
-that is thrown away. Exit status 1: a known vulnerability, or wheels that differ; 2: packages that could not be audited.
+``python ops/supply_chain/check.py [lock|sbom|audit|wheel …]``; without an argument, all of them.
+
+* ``lock`` pins every package of the development environment in ``.ci/constraints.txt``.
+* ``sbom`` lists what an installation without extras brings, in ``sbom.cdx.json`` (CycloneDX).
+* ``audit`` asks the vulnerability database of the package index for all pinned packages: ``audit.md``.
+* ``wheel`` builds the wheel twice, from copies with different file times, and compares the bytes.
+
+The tools go into an environment that is thrown away. Exit status 1: a known vulnerability, or wheels that
+differ; 2: packages that could not be audited.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ def requirements() -> list[Requirement]:
 
 
 def locked() -> dict[str, str]:
-    found = {}
+    found: dict[str, str] = {}
     for line in (PROJECT / ".ci" / "constraints.txt").read_text("utf-8").splitlines():
         pinned, _, marker = line.partition(" ; ")
         if not marker or Marker(marker).evaluate():

@@ -10,6 +10,7 @@ import tarfile
 import venv
 import zipfile
 from collections.abc import Sequence
+from hashlib import sha256
 from pathlib import Path, PurePosixPath
 
 import pytest
