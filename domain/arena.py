@@ -6,71 +6,98 @@ can see; appending to an older view copies the arena first (design, section 12).
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Iterator
 from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 
 
-class Positions(Generic[K]):
-    """From a key to the positions it was added at, in ascending order.
+class PositionTable(Generic[K]):
+    """From a key to the positions of a growing list that hold it: a hash table of nothing but positions.
 
-    One position is stored bare, for memory: nearly all keys have one.
+    ``key_at`` gives the key at a position; a dictionary would take ten times the memory.
     """
 
-    __slots__ = ("_found",)
+    __slots__ = ("_count", "_further", "_key_at", "_mask", "_table")
 
-    def __init__(self) -> None:
-        self._found: dict[K, int | list[int]] = {}
+    def __init__(self, key_at: Callable[[int], K]) -> None:
+        self._key_at = key_at
+        self._count = 0
+        self._mask = 7
+        self._table = array("i", [-1]) * 8
+        # The later positions of keys that are there more than once, by the first one.
+        self._further: dict[int, list[int]] = {}
+
+    def reserve(self, further: int) -> None:
+        """Make room for so many positions."""
+        size = self._mask + 1
+        while 2 * (self._count + further) > size:
+            size *= 2
+        if size <= self._mask + 1:
+            return
+        known, mask, key_at = self._table, size - 1, self._key_at
+        table = array("i", [-1]) * size
+        for position in known:
+            if position >= 0:
+                place = hash(key_at(position)) & mask
+                while table[place] >= 0:
+                    place = (place + 1) & mask
+                table[place] = position
+        self._mask, self._table = mask, table
 
     def add(self, key: K, position: int) -> None:
-        """Add a position; it must not be below any added before."""
-        known = self._found.setdefault(key, position)
-        if isinstance(known, list):
-            known.append(position)
-        elif known != position:
-            self._found[key] = [known, position]
-
-    def count(self, key: K, length: int) -> int:
-        """How many positions of a key are below ``length``."""
-        known = self._found.get(key)
-        if known is None:
-            return 0
-        return int(known < length) if isinstance(known, int) else bisect_left(known, length)
+        """Add the position of a key; it must be above any added before."""
+        if 2 * self._count > self._mask:
+            self.reserve(1 + self._count)
+        table, mask = self._table, self._mask
+        place = hash(key) & mask
+        while (known := table[place]) >= 0:
+            if self._key_at(known) == key:
+                self._further.setdefault(known, []).append(position)
+                return
+            place = (place + 1) & mask
+        table[place] = position
+        self._count += 1
 
     def first(self, key: K, start: int, length: int) -> int | None:
         """The first position of a key from ``start`` on and below ``length``."""
-        known = self._found.get(key)
-        if known is None:
+        known = self._first(key)
+        if known >= start:
+            return known if known < length else None
+        further = self._further.get(known)
+        if further is None:
             return None
-        if isinstance(known, int):
-            return known if start <= known < length else None
-        at = bisect_left(known, start)
-        return known[at] if at < len(known) and known[at] < length else None
+        at = bisect_left(further, start)
+        return further[at] if at < len(further) and further[at] < length else None
 
     def last(self, key: K, length: int) -> int | None:
         """The last position of a key below ``length``."""
-        known = self._found.get(key)
-        if known is None:
+        known = self._first(key)
+        if not 0 <= known < length:
             return None
-        if isinstance(known, int):
-            return known if known < length else None
-        at = bisect_left(known, length)
-        return known[at - 1] if at else None
+        further = self._further.get(known)
+        at = bisect_left(further, length) if further else 0
+        return further[at - 1] if further and at else known
 
-    def copy(self, length: int) -> Positions[K]:
-        """The positions below ``length``, to be added to independently."""
-        copied = Positions[K]()
-        for key, known in self._found.items():
-            if isinstance(known, int):
-                if known < length:
-                    copied._found[key] = known
-            else:
-                kept = [position for position in known if position < length]
-                if kept:
-                    copied._found[key] = kept if len(kept) > 1 else kept[0]
-        return copied
+    def each(self, key: K, length: int) -> Iterator[int]:
+        """The positions of a key below ``length``, in ascending order."""
+        known = self._first(key)
+        if not 0 <= known < length:
+            return
+        yield known
+        for position in self._further.get(known, ()):
+            if position >= length:
+                return
+            yield position
+
+    def _first(self, key: K) -> int:
+        table, mask = self._table, self._mask
+        place = hash(key) & mask
+        while (known := table[place]) >= 0 and self._key_at(known) != key:
+            place = (place + 1) & mask
+        return known
 
 
 class GrowingSet(Generic[K]):
@@ -79,13 +106,13 @@ class GrowingSet(Generic[K]):
     __slots__ = ("_length", "_positions", "_total")
 
     def __init__(self) -> None:
-        self._positions = Positions[K]()
+        self._positions: dict[K, int] = {}
         # Shared by all sets made of one another: how many keys were added to the positions.
         self._total = [0]
         self._length = 0
 
     def __contains__(self, key: K) -> bool:
-        return self._positions.count(key, self._length) > 0
+        return self._positions.get(key, self._length) < self._length
 
     def __len__(self) -> int:
         return self._length
@@ -98,7 +125,9 @@ class GrowingSet(Generic[K]):
         if self._total[0] == self._length:
             grown._positions, grown._total = self._positions, self._total
         else:
-            grown._positions, grown._total = self._positions.copy(self._length), [self._length]
-        grown._positions.add(key, self._length)
+            length = self._length
+            grown._positions = {known: at for known, at in self._positions.items() if at < length}
+            grown._total = [length]
+        grown._positions[key] = self._length
         grown._length = grown._total[0] = self._length + 1
         return grown

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from .conversation import Conversation, Step
+from .conversation import Conversation
 from .cut import Notice
 from .messages import MAX_NUMBER, MessageRef
 from .projection import Projection
+from .steps import Step
 
 
-@dataclass(frozen=True, slots=True)
-class SentMessage:
+class SentMessage(NamedTuple):
     """One message of a request that went out. ``stored`` says whether the session holds it."""
 
     fingerprint: bytes
@@ -95,9 +96,8 @@ class Costs:
         """What is added to every estimate of this selection, from the original input (design, section 6)."""
         if self.context_tokens is None:
             return 0
-        messages = 0 if conversation.last is None else conversation.last.input_tokens
-        surplus = sum(weight - conversation.at(index).tokens for index, weight in self.weights.items())
-        return self.context_tokens - (self.resident + messages + surplus)
+        surplus = sum(weight - conversation.tokens(index) for index, weight in self.weights.items())
+        return self.context_tokens - (self.resident + conversation.input_tokens + surplus)
 
 
 def sent_request(
@@ -112,8 +112,12 @@ def sent_request(
     """What went out. ``replaced`` gives the estimates of references by position; ``stored`` is ``None`` while
     nothing is known of the stored conversation. ``repaired``: the order may be another than stored."""
     messages = [] if notice is None else [SentMessage(b"", notice.tokens, False)]
+    sent = list(steps)
+    if stored is not None and not replaced and all(step.slot >= 0 for step in sent):
+        messages += [SentMessage(step.ref.fingerprint, step.tokens, True) for step in sent]
+        return SentRequest(tuple(messages), resident_tokens)
     next_slot = 0
-    for step in steps:
+    for step in sent:
         if step.index in replaced:
             messages.append(SentMessage(b"", replaced[step.index], False))
             continue
@@ -167,14 +171,14 @@ def costs_of(
     response = _newest_measured(conversation)
     if response is None or response.slot < 0 or response.ref.fingerprint != anchor.response.fingerprint:
         return plain
-    measured = _measured_steps(response, anchor.request)
-    if measured is None or conversation.last is None:
+    measured = _measured_steps(conversation, response, anchor.request)
+    if measured is None:
         return plain
     reported = usage_tokens - stored.tokens_after(newest)
     context_tokens = max(
         0,
         reported
-        + conversation.last.input_tokens
+        + conversation.input_tokens
         - anchor.request.tokens
         - anchor.response.tokens
         + resident_tokens
@@ -193,17 +197,17 @@ def _newest_measured(conversation: Conversation) -> Step | None:
     return next((step for step in conversation.backwards() if step.ref.reported_tokens is not None), None)
 
 
-def _measured_steps(response: Step, request: SentRequest) -> list[tuple[Step, int]] | None:
+def _measured_steps(
+    conversation: Conversation, response: Step, request: SentRequest
+) -> list[tuple[Step, int]] | None:
     # From the newest on, so that of identical messages the later ones count as measured.
     found: list[tuple[Step, int]] = []
-    step = response.previous
+    earlier = conversation.backwards(response.index)
     for message in reversed(request.messages):
         if not message.stored:
             continue
-        while step is not None and (step.slot < 0 or step.ref.fingerprint != message.fingerprint):
-            step = step.previous
+        step = next((s for s in earlier if s.slot >= 0 and s.ref.fingerprint == message.fingerprint), None)
         if step is None:
             return None
         found.append((step, message.tokens))
-        step = step.previous
     return found

@@ -1,101 +1,58 @@
 """The outgoing conversation of the host's last request, folded message by message.
 
-Every message is a `Step` that points to the one before it, so that requests share the steps of their common
-beginning: a request costs what is new in it, an older request stays valid, and a selection walks back from
-the end only as far as the window reaches (design, section 12). Grouping and structure checks follow the
-design, section 6.
+Messages stand in columns, in chunks that requests share as far as they begin alike: a request costs what is
+new in it, an older request stays valid, and a selection looks at no more than the window reaches (design,
+section 12). Grouping and structure checks follow the design, section 6.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from .messages import MessageRef
 from .projection import Projection
+from .steps import (
+    CHUNK,
+    DROPPED,
+    FOLLOWS_USER,
+    IN_ENVELOPE,
+    NO_SLOT,
+    NO_STEP,
+    OUTGOING_ONLY,
+    UNOWNED_RESULT,
+    Chunk,
+    Marked,
+    Step,
+    request_tokens,
+)
 
-NO_SLOT = -1
+
+@dataclass(frozen=True, slots=True)
+class _Broken:
+    """The first thing that makes an exchange invalid, whatever follows: what it is, and where that shows."""
+
+    index: int
+    shown_at: int
 
 
-class Step:
-    """One outgoing message, and the fold of everything up to it.
+@dataclass(frozen=True, slots=True)
+class _Fold:
+    """What all messages of a request come to.
 
     Attributes:
-        index: position in the host's list of outgoing messages.
-        slot: the slot of the context projection it matches, or `NO_SLOT`.
-        outgoing_only: the host added it to this request; it is not stored.
-        dropped: it belongs to an interrupted exchange and never goes out.
-        request: the step that started the request it belongs to, if any did.
-        in_envelope: it belongs to that request's envelope.
-        envelope_end: index of the last message of that envelope.
-        exchange: the assistant step whose tool results may still follow.
-        broken: the first message up to here that makes an exchange invalid, whatever follows.
-        unowned_result: a stored tool result of the request belongs to an outgoing-only assistant; not valid
-            while the request is the active one.
-        jump: an earlier step, so placed that any step is reached in a logarithmic number of jumps (Myers,
-            "An applicative random-access stack", 1983).
-        input_tokens: all messages up to here, in tokens; system messages count nothing.
-        kept_tokens: the same without dropped messages.
-        unusual: the last step up to here that is outgoing-only or whose stored content was edited.
-        unstored: the last step up to here that is outgoing-only.
+        answered: calls of the open exchange that have a result, a bit each.
+        input_tokens: all messages; ``kept_tokens`` leaves out the dropped ones.
+        unusual: steps that are outgoing-only or whose stored content was edited.
+        unstored: steps that are outgoing-only.
     """
 
-    __slots__ = (
-        "answered",
-        "broken",
-        "dropped",
-        "envelope_end",
-        "exchange",
-        "follows_user",
-        "in_envelope",
-        "index",
-        "input_tokens",
-        "jump",
-        "kept_tokens",
-        "next_slot",
-        "outgoing_only",
-        "previous",
-        "ref",
-        "request",
-        "slot",
-        "unowned_result",
-        "unstored",
-        "unusual",
-    )
-
-    previous: Step | None
-    index: int
-    ref: MessageRef
-    slot: int
-    next_slot: int
-    outgoing_only: bool
-    dropped: bool
-    request: Step | None
-    in_envelope: bool
-    follows_user: bool
-    exchange: Step | None
-    answered: int
-    broken: Step | None
-    unowned_result: bool
-    jump: Step | None
-    envelope_end: int
-    input_tokens: int
-    kept_tokens: int
-    unusual: Step | None
-    unstored: Step | None
-
-    @property
-    def tokens(self) -> int:
-        """Estimate of the message inside a request."""
-        return self.input_tokens - (0 if self.previous is None else self.previous.input_tokens)
-
-    @property
-    def exchange_complete(self) -> bool:
-        """Whether the exchange that is open here needs no further result."""
-        owner = self.exchange
-        if owner is None or owner.ref.interrupted:
-            return True
-        return self.answered == (1 << len(owner.ref.calls)) - 1
+    answered: int = 0
+    input_tokens: int = 0
+    kept_tokens: int = 0
+    broken: _Broken | None = None
+    unusual: Marked | None = None
+    unstored: Marked | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -103,65 +60,134 @@ class Conversation:
     """The outgoing messages of one request.
 
     Attributes:
-        last: the newest message, ``None`` for an empty request.
+        length: number of messages.
         stored: the context projection the messages were matched against; ``None`` while it is unknown, when
             no message counts as outgoing-only.
         shared: leading messages whose steps are those of the request before.
     """
 
-    last: Step | None = None
+    _chunks: list[Chunk] = field(default_factory=list)
+    length: int = 0
     stored: Projection | None = None
     shared: int = 0
+    _fold: _Fold = _Fold()
 
     @property
-    def length(self) -> int:
-        """Number of messages."""
-        return 0 if self.last is None else self.last.index + 1
+    def last(self) -> Step | None:
+        """The newest message, ``None`` for an empty request."""
+        return self.at(self.length - 1) if self.length else None
 
     @property
     def active_request(self) -> Step | None:
         """Where the newest request starts, if any does."""
-        return None if self.last is None else self.last.request
+        last = self.last
+        return None if last is None or last.request == NO_STEP else self.at(last.request)
+
+    @property
+    def input_tokens(self) -> int:
+        """Estimate of all messages."""
+        return self._fold.input_tokens
+
+    @property
+    def kept_tokens(self) -> int:
+        """Estimate of all messages but the dropped ones."""
+        return self._fold.kept_tokens
+
+    @property
+    def broken(self) -> Step | None:
+        """The first message that makes an exchange invalid, whatever follows."""
+        broken = self._fold.broken
+        return None if broken is None else self.at(broken.index)
+
+    @property
+    def exchange_complete(self) -> bool:
+        """Whether the exchange that is open at the end needs no further result."""
+        last = self.last
+        if last is None or last.exchange == NO_STEP:
+            return True
+        return _complete(self.ref(last.exchange), self._fold.answered)
 
     @property
     def paired(self) -> bool:
         """Whether every exchange is complete, in place and free of strays."""
-        return self.last is None or (self.last.broken is None and self.last.exchange_complete)
+        return self._fold.broken is None and self.exchange_complete
 
     @property
     def valid(self) -> bool:
         """The same, and stored results of the active request answer stored calls (design, section 6)."""
-        return self.paired and (self.last is None or not self.last.unowned_result)
+        last = self.last
+        return self.paired and (last is None or not last.unowned_result)
 
     def at(self, index: int) -> Step:
-        """The step at a position, in logarithmic time.
+        """The step at a position.
 
         Raises:
             IndexError: there is no such position.
         """
-        step = self.last
-        while step is not None and step.index > index:
-            step = step.jump if step.jump is not None and step.jump.index >= index else step.previous
-        if step is None or step.index != index:
+        if not 0 <= index < self.length:
             raise IndexError(index)
-        return step
+        chunk, at = self._chunks[index // CHUNK], index % CHUNK
+        ref = chunk.refs[at]
+        return Step(
+            index,
+            ref,
+            chunk.slots[at],
+            chunk.flags[at],
+            chunk.requests[at],
+            chunk.envelope_ends[at],
+            chunk.exchanges[at],
+            request_tokens(ref),
+        )
+
+    def ref(self, index: int) -> MessageRef:
+        """The message at a position."""
+        return self._chunks[index // CHUNK].refs[index % CHUNK]
+
+    def tokens(self, index: int) -> int:
+        """The estimate of the message at a position."""
+        return request_tokens(self.ref(index))
+
+    def request_of(self, index: int) -> int:
+        """The step that started the request the step at a position belongs to, or `NO_STEP`."""
+        return self._chunks[index // CHUNK].requests[index % CHUNK]
 
     def between(self, first: int, last: int) -> list[Step]:
         """The steps from one position to another, both included."""
-        steps = []
-        step: Step | None = self.at(last)
-        while step is not None and step.index >= first:
-            steps.append(step)
-            step = step.previous
-        steps.reverse()
+        steps: list[Step] = []
+        index = first
+        while index <= last:
+            base = index - index % CHUNK
+            end = min(last + 1, base + CHUNK)
+            steps += self._chunks[base // CHUNK].steps(base, index - base, end - base)
+            index = end
         return steps
 
-    def backwards(self) -> Iterator[Step]:
-        """The steps, newest first."""
-        step = self.last
-        while step is not None:
-            yield step
-            step = step.previous
+    def behind(self, index: int) -> list[Step]:
+        """The steps behind a position, without the dropped ones."""
+        return [step for step in self.between(index + 1, self.length - 1) if not step.flags & DROPPED]
+
+    def backwards(self, before: int | None = None) -> Iterator[Step]:
+        """The steps before a position, or all, newest first."""
+        for index in range(self.length if before is None else before, 0, -1):
+            yield self.at(index - 1)
+
+    def unstored(self, before: int | None = None) -> Iterator[Step]:
+        """The steps that are outgoing-only, newest first; those before a position, or all."""
+        marked = self._fold.unstored
+        return self._marked(marked if before is None else Marked.before(marked, before))
+
+    def unusual(self) -> Iterator[Step]:
+        """The steps that are outgoing-only or whose stored content was edited, newest first."""
+        return self._marked(self._fold.unusual)
+
+    def with_slot(self, slot: int) -> Iterator[Step]:
+        """The steps that match a slot, looking no further back than to an earlier slot."""
+        for index in range(self.length - 1, -1, -1):
+            found = self._chunks[index // CHUNK].slots[index % CHUNK]
+            if found == slot:
+                yield self.at(index)
+            if NO_SLOT != found <= slot:
+                return
 
     def followed_by(
         self, reused: int, appended: Iterable[MessageRef], stored: Projection | None, stable_slots: int
@@ -173,27 +199,205 @@ class Conversation:
         Raises:
             IndexError: this request has fewer than ``reused`` messages.
         """
-        last = self.at(reused - 1) if reused else None
-        again: list[MessageRef] = []
-        start = _first_to_match_again(last, self.stored, stored, stable_slots)
-        while last is not None and last.index >= start:
-            again.append(last.ref)
-            last = last.previous
-        shared = 0 if last is None else last.index + 1
-        for ref in reversed(again):
-            last = _follow(last, ref, stored)
+        if reused > self.length:
+            raise IndexError(reused)
+        start = self._first_to_match_again(reused, stored, stable_slots)
+        following = _Following(self, start, stored)
+        for index in range(start, reused):
+            following.match(self.ref(index))
         for ref in appended:
-            last = _follow(last, ref, stored)
-        return Conversation(last, stored, shared)
+            following.match(ref)
+        return following.conversation()
 
     def continued(
         self, kept: int, further: Iterable[tuple[MessageRef, Step]], stored: Projection | None
     ) -> Conversation:
-        """The first ``kept`` messages of this request, and then others, each stored where a step is."""
-        last = self.at(kept - 1) if kept else None
+        """The first ``kept`` messages of this request, and then others, each stored where a step is.
+
+        Raises:
+            IndexError: this request has fewer than ``kept`` messages.
+        """
+        if kept > self.length:
+            raise IndexError(kept)
+        following = _Following(self, kept, stored)
         for ref, matched in further:
-            last = _follow(last, ref, stored, matched)
-        return Conversation(last, stored, kept)
+            following.add(ref, matched.slot)
+        return following.conversation()
+
+    def _marked(self, marked: Marked | None) -> Iterator[Step]:
+        while marked is not None:
+            yield self.at(marked.index)
+            marked = marked.earlier
+
+    def _next_slot(self, index: int) -> int:
+        """Where the search for the message at a position begins."""
+        return self._chunks[(index - 1) // CHUNK].next_slots[(index - 1) % CHUNK] if index else 0
+
+    def _first_to_match_again(self, reused: int, stored: Projection | None, stable_slots: int) -> int:
+        if self.stored is None or stored is None:
+            return 0 if self.stored is not stored else reused
+        start = reused
+        while start and self._next_slot(start) > stable_slots:
+            start -= 1
+        # What was not stored then may be stored now.
+        for step in self.unstored(reused):
+            if stored.find(step.ref, self._next_slot(step.index)) is not None:
+                start = min(start, step.index)
+        return start
+
+
+class _Following:
+    """A request in the making: the beginning of another, and further messages."""
+
+    def __init__(self, base: Conversation, kept: int, stored: Projection | None) -> None:
+        self.stored = stored
+        self.shared = self.length = kept
+        self.chunks = _chunks_before(base, kept)
+        fold = base._fold
+        self.input_tokens, self.kept_tokens = fold.input_tokens, fold.kept_tokens
+        for step in base.between(kept, base.length - 1):
+            self.input_tokens -= step.tokens
+            self.kept_tokens -= 0 if step.dropped else step.tokens
+        self.broken = fold.broken if fold.broken is not None and fold.broken.shown_at < kept else None
+        self.unusual = Marked.before(fold.unusual, kept)
+        self.unstored = Marked.before(fold.unstored, kept)
+        self.next_slot = base._next_slot(kept)
+        self.flags, self.request, self.envelope_end, self.exchange = 0, NO_STEP, NO_STEP, NO_STEP
+        self.owner: MessageRef | None = None
+        self.answered = 0
+        if kept:
+            last = base.at(kept - 1)
+            self.flags, self.request, self.envelope_end = last.flags, last.request, last.envelope_end
+            self.exchange = last.exchange
+        if self.exchange != NO_STEP:
+            self.owner = base.ref(self.exchange)
+            if kept == base.length:
+                self.answered = fold.answered
+            else:
+                for index in range(self.exchange + 1, kept):
+                    self.answered |= _bit_of(self.owner, base.ref(index).call_id)
+
+    def conversation(self) -> Conversation:
+        """The request."""
+        fold = _Fold(
+            self.answered, self.input_tokens, self.kept_tokens, self.broken, self.unusual, self.unstored
+        )
+        return Conversation(self.chunks, self.length, self.stored, self.shared, fold)
+
+    def match(self, ref: MessageRef) -> None:
+        """Take in a message, matched with the stored ones."""
+        slot = None if self.stored is None else self.stored.find(ref, self.next_slot)
+        self.add(ref, NO_SLOT if slot is None else slot)
+
+    def add(self, ref: MessageRef, slot: int) -> None:
+        """Take in a message that is stored in a slot, or in none."""
+        index, stored = self.length, self.stored
+        outgoing_only = False
+        if slot != NO_SLOT:
+            self.next_slot = max(self.next_slot, slot + 1)
+            if stored is not None and stored.is_edited(slot):
+                self.unusual = Marked(index, self.unusual)
+        elif stored is not None:
+            outgoing_only = True
+            self.unstored = Marked(index, self.unstored)
+            self.unusual = Marked(index, self.unusual)
+        dropped = self._check_exchange(ref, index)
+        flags = self._join_request(ref.role, index, outgoing_only, dropped)
+        tokens = request_tokens(ref)
+        self.input_tokens += tokens
+        if not dropped:
+            self.kept_tokens += tokens
+        if index % CHUNK == 0:
+            self.chunks.append(Chunk())
+        chunk = self.chunks[-1]
+        chunk.refs.append(ref)
+        chunk.slots.append(slot)
+        chunk.next_slots.append(self.next_slot)
+        chunk.flags.append(flags)
+        chunk.requests.append(self.request)
+        chunk.envelope_ends.append(self.envelope_end)
+        chunk.exchanges.append(self.exchange)
+        self.flags = flags
+        self.length = index + 1
+
+    def _check_exchange(self, ref: MessageRef, index: int) -> bool:
+        """Take a message into the open exchange, or begin another; whether the message is dropped."""
+        owner = self.owner
+        if ref.role == "toolResult":
+            bit = 0 if owner is None else _bit_of(owner, ref.call_id)
+            if owner is None or not bit or self.answered & bit:
+                self._breaks(index, index)
+                self.exchange, self.owner, self.answered = NO_STEP, None, 0
+                return False
+            self.answered |= bit
+            return owner.interrupted
+        if owner is not None and not _complete(owner, self.answered):
+            self._breaks(self.exchange, index)
+        self.exchange, self.owner, self.answered = NO_STEP, None, 0
+        if ref.role != "assistant":
+            return False
+        self.exchange, self.owner = index, ref
+        if len(ref.calls) > 1 and len({call.id for call in ref.calls}) != len(ref.calls):
+            self._breaks(index, index)
+        return ref.interrupted
+
+    def _breaks(self, index: int, shown_at: int) -> None:
+        self.broken = self.broken or _Broken(index, shown_at)
+
+    def _join_request(self, role: str, index: int, outgoing_only: bool, dropped: bool) -> int:
+        """Begin a request, or join the one before; the flags of the message."""
+        # What is dropped is as if it were not there.
+        before = self.flags
+        if dropped:
+            kept = before & (IN_ENVELOPE | FOLLOWS_USER | UNOWNED_RESULT)
+            return kept | DROPPED | (OUTGOING_ONLY if outgoing_only else 0)
+        follows_user = before & FOLLOWS_USER
+        if not outgoing_only and (role == "user" or (role == "custom" and not follows_user)):
+            self.request = self.envelope_end = index
+            return IN_ENVELOPE | (FOLLOWS_USER if role == "user" else 0)
+        flags = before & UNOWNED_RESULT
+        if outgoing_only:
+            flags |= OUTGOING_ONLY
+        if outgoing_only or role == "custom":
+            flags |= follows_user
+            if before & IN_ENVELOPE and self._ref(self.request).role == "user":
+                flags |= IN_ENVELOPE
+                self.envelope_end = index
+        elif role == "toolResult" and NO_STEP not in (self.request, self.exchange):
+            owner = self.chunks[self.exchange // CHUNK].flags[self.exchange % CHUNK]
+            if owner & OUTGOING_ONLY:
+                flags |= UNOWNED_RESULT
+        return flags
+
+    def _ref(self, index: int) -> MessageRef:
+        return self.chunks[index // CHUNK].refs[index % CHUNK]
+
+
+def _chunks_before(base: Conversation, kept: int) -> list[Chunk]:
+    """Chunks with the first messages of a request, to be added to; the request itself may share them."""
+    chunks = base._chunks
+    full, rest = divmod(kept, CHUNK)
+    if (
+        kept == base.length
+        and len(chunks) == full + (rest > 0)
+        and (not rest or len(chunks[full].refs) == rest)
+    ):
+        return chunks
+    kept_chunks = chunks[:full]
+    if rest:
+        kept_chunks.append(chunks[full].copy(rest))
+    return kept_chunks
+
+
+def _complete(owner: MessageRef, answered: int) -> bool:
+    return owner.interrupted or answered == (1 << len(owner.calls)) - 1
+
+
+def _bit_of(assistant: MessageRef, call_id: str | None) -> int:
+    for position, call in enumerate(assistant.calls):
+        if call.id == call_id:
+            return 1 << position
+    return 0
 
 
 def runs_of(positions: Iterable[int]) -> tuple[tuple[int, int], ...]:
@@ -205,132 +409,3 @@ def runs_of(positions: Iterable[int]) -> tuple[tuple[int, int], ...]:
         else:
             runs.append([position, position])
     return tuple((first, last) for first, last in runs)
-
-
-def _first_to_match_again(
-    last: Step | None, before: Projection | None, stored: Projection | None, stable_slots: int
-) -> int:
-    if last is None:
-        return 0
-    if before is None or stored is None:
-        return 0 if before is not stored else last.index + 1
-    start = last.index + 1
-    step: Step | None = last
-    while step is not None and step.next_slot > stable_slots:
-        start = step.index
-        step = step.previous
-    # What was not stored then may be stored now.
-    step = last.unstored
-    while step is not None:
-        first_slot = 0 if step.previous is None else step.previous.next_slot
-        if stored.find(step.ref, first_slot) is not None:
-            start = min(start, step.index)
-        step = None if step.previous is None else step.previous.unstored
-    return start
-
-
-def _follow(
-    previous: Step | None, ref: MessageRef, stored: Projection | None, matched: Step | None = None
-) -> Step:
-    step = Step()
-    step.previous = previous
-    step.ref = ref
-    step.index = 0 if previous is None else previous.index + 1
-    step.jump = _jump(previous)
-    _match(step, previous, stored, matched)
-    _check_exchange(step, previous)
-    _join_request(step, previous)
-    tokens = 0 if ref.role == "system" else ref.tokens
-    step.input_tokens = tokens + (0 if previous is None else previous.input_tokens)
-    step.kept_tokens = (0 if step.dropped else tokens) + (0 if previous is None else previous.kept_tokens)
-    return step
-
-
-def _jump(previous: Step | None) -> Step | None:
-    if previous is None or previous.jump is None:
-        return previous
-    nearer, farther = previous.jump, previous.jump.jump
-    if farther is not None and previous.index - nearer.index == nearer.index - farther.index:
-        return farther
-    return previous
-
-
-def _match(step: Step, previous: Step | None, stored: Projection | None, matched: Step | None) -> None:
-    next_slot = 0 if previous is None else previous.next_slot
-    if matched is None:
-        slot = None if stored is None else stored.find(step.ref, next_slot)
-    else:
-        slot = None if matched.slot == NO_SLOT else matched.slot
-    step.outgoing_only = stored is not None and slot is None
-    step.slot = NO_SLOT if slot is None else slot
-    step.next_slot = next_slot if slot is None else max(next_slot, slot + 1)
-    step.unstored = step if step.outgoing_only else (None if previous is None else previous.unstored)
-    unusual = step.outgoing_only or (stored is not None and slot is not None and stored.is_edited(slot))
-    step.unusual = step if unusual else (None if previous is None else previous.unusual)
-
-
-def _check_exchange(step: Step, previous: Step | None) -> None:
-    ref = step.ref
-    step.broken = None if previous is None else previous.broken
-    step.answered = 0
-    step.exchange = None
-    step.dropped = False
-    if ref.role == "toolResult":
-        owner = None if previous is None else previous.exchange
-        bit = 0 if owner is None else _bit_of(owner.ref, ref.call_id)
-        if owner is None or previous is None or not bit or previous.answered & bit:
-            step.broken = step.broken or step
-            return
-        step.exchange = owner
-        step.answered = previous.answered | bit
-        step.dropped = owner.dropped
-        return
-    if previous is not None and not previous.exchange_complete:
-        step.broken = step.broken or previous.exchange
-    if ref.role == "assistant":
-        step.exchange = step
-        step.dropped = ref.interrupted
-        ids = [call.id for call in ref.calls]
-        if len(set(ids)) != len(ids):
-            step.broken = step.broken or step
-
-
-def _bit_of(assistant: MessageRef, call_id: str | None) -> int:
-    for position, call in enumerate(assistant.calls):
-        if call.id == call_id:
-            return 1 << position
-    return 0
-
-
-def _join_request(step: Step, previous: Step | None) -> None:
-    # What is dropped is as if it were not there.
-    role = step.ref.role
-    follows_user = previous is not None and previous.follows_user
-    starts = (
-        not step.dropped
-        and not step.outgoing_only
-        and (role == "user" or (role == "custom" and not follows_user))
-    )
-    if starts:
-        step.request = step
-        step.in_envelope = True
-        step.envelope_end = step.index
-        step.follows_user = role == "user"
-        step.unowned_result = False
-        return
-    request = None if previous is None else previous.request
-    step.request = request
-    step.unowned_result = previous is not None and previous.unowned_result
-    step.envelope_end = NO_SLOT if previous is None else previous.envelope_end
-    if step.dropped:
-        step.in_envelope = previous is not None and previous.in_envelope
-        step.follows_user = follows_user
-        return
-    extends = request is not None and request.ref.role == "user" and (role == "custom" or step.outgoing_only)
-    step.in_envelope = previous is not None and previous.in_envelope and extends
-    if step.in_envelope:
-        step.envelope_end = step.index
-    step.follows_user = follows_user and (step.outgoing_only or role == "custom")
-    owner = step.exchange
-    if request is not None and role == "toolResult" and not step.outgoing_only and owner is not None:
-        step.unowned_result = step.unowned_result or owner.outgoing_only

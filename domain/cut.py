@@ -70,12 +70,8 @@ def cut_key(message: MessageRef, history: History) -> CutKey | None:
     """
     if message.role not in ("user", "assistant"):
         return None
-    item = history.item_with_calls(message) if message.calls else None
-    if item is None:
-        item = history.item_holding(message)
-    if item is None or history.item(item.id) is None:
-        return None
-    return CutKey(item.id, message.calls[0].id if message.calls else None)
+    item_id = history.only_id(message)
+    return None if item_id is None else CutKey(item_id, message.calls[0].id if message.calls else None)
 
 
 def matches(message: MessageRef, key: CutKey, history: History) -> bool:

@@ -8,13 +8,14 @@ Unknown entry types put nothing into the conversation; messages of unknown roles
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
+from msgspec import Struct
+
 from .errors import InvalidEntry
 from .estimation import TokenEstimator
-from .messages import INTERRUPTED, Message, MessageRef, digest, optional_text, text, text_content
+from .messages import INTERRUPTED, Message, MessageRef, digest, is_object, optional_text, text, text_content
 
 E = TypeVar("E")
 Entry = Mapping[str, Any]
@@ -25,8 +26,7 @@ INVALIDATING = frozenset({"compaction", "context_edit"})
 EDITABLE_ROLES = frozenset({"user", "assistant", "toolResult"})
 
 
-@dataclass(frozen=True, slots=True)
-class EntryRef:
+class EntryRef(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
     """What decisions know of an entry.
 
     Attributes:
@@ -56,7 +56,7 @@ def context_message(entry: Entry) -> Message | None:
     match entry.get("type"):
         case "message":
             message = entry.get("message")
-            return message if isinstance(message, Mapping) else None
+            return message if is_object(message) else None
         case "custom_message":
             # The host's own message lacks what the entry lacks, and has to be known again by its fingerprint.
             given = {name: entry[name] for name in ("customType", "display", "details") if name in entry}
@@ -95,7 +95,7 @@ def edited_message(edit: Entry, target: Entry) -> Message | None:
     if message is None or not _editable(target, message):
         return message
     replacement = edit.get("replacement")
-    if not isinstance(replacement, Mapping):
+    if not is_object(replacement):
         return None
     content = replacement.get("content")
     if isinstance(content, str) and message.get("role") in ("assistant", "toolResult"):
@@ -112,7 +112,7 @@ def digest_entry(
         InvalidEntry: it is not a JSON object with a text ``id`` and ``type``.
         InvalidMessage: its message is nested too deeply.
     """
-    if not isinstance(entry, Mapping):
+    if not is_object(entry):
         raise InvalidEntry(f"an entry must be a JSON object, not {type(entry).__name__}")
     entry_id, kind = entry.get("id"), entry.get("type")
     if not isinstance(entry_id, str) or not entry_id or not isinstance(kind, str):
@@ -217,7 +217,7 @@ def _digest_edit(
             message is None
             and original is not None
             and original.get("role") == "assistant"
-            and original.get("stopReason") in INTERRUPTED
+            and text(original.get("stopReason")) in INTERRUPTED
         ),
     )
 
@@ -225,7 +225,7 @@ def _digest_edit(
 def _editable(target: Entry, message: Message) -> bool:
     if target.get("type") == "custom_message":
         return True
-    return target.get("type") == "message" and message.get("role") in EDITABLE_ROLES
+    return target.get("type") == "message" and text(message.get("role")) in EDITABLE_ROLES
 
 
 def _type_of(entry: Entry) -> Any:

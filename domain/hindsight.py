@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from .calibration import Costs, costs_of
-from .conversation import Step
 from .cut import Frontier, resolves
 from .events import (
     AuditInterrupted,
@@ -29,6 +28,7 @@ from .selection.eviction import unread_exchange
 from .selection.frontier import window_behind
 from .selection.window import Unit, Window, whole_window
 from .state import SessionState
+from .steps import Step
 from .what_if import IncompleteLog, Outcome
 
 _UNGROUPED = (Rule.INVALID_LIMITS, Rule.STRUCTURE, Rule.RESIDENT_OVER_BUDGET)

@@ -9,17 +9,22 @@ exchanges are repaired as in a request, and a result that no turn owns is an ite
 
 from __future__ import annotations
 
+from array import array
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Any, Literal
 
-from .arena import K, Positions
+from .arena import PositionTable
 from .entries import EntryRef
 from .errors import HistoryErrorCode
 from .messages import Message, MessageRef, tool_calls
 from .repair import OnInvalidStructure, RepairKind, Stretch, repair
 
 _FILE_ARGUMENTS = frozenset({"path", "file", "files", "filepath", "file_path"})
+Kind = Literal["user", "modelTurn", "toolResult"]
+_KINDS: dict[str, Kind] = {"user": "user", "assistant": "modelTurn", "toolResult": "toolResult"}
 Signature = tuple[object, tuple[str, ...]]
 """What identifies an assistant message with tool calls without its content: timestamp, ordered call ids."""
 
@@ -34,7 +39,7 @@ class HistoryItem:
     """
 
     id: str
-    kind: Literal["user", "modelTurn", "toolResult"]
+    kind: Kind
     sequence: int
     message: MessageRef
     results: tuple[MessageRef, ...] = ()
@@ -63,36 +68,96 @@ class HistoryItem:
 
 
 class _Items:
-    """Closed items with their indexes; shared by views of different lengths."""
+    """Closed items with their indexes; shared by views of different lengths.
 
-    __slots__ = ("by_call", "by_fingerprint", "by_id", "by_signature", "items")
+    An item is a run of entries: the one it is named by, and the results it owns.
+    """
+
+    __slots__ = (
+        "abandoned",
+        "by_call",
+        "by_fingerprint",
+        "by_id",
+        "by_signature",
+        "call_ids",
+        "callers",
+        "entries",
+        "starts",
+    )
 
     def __init__(self) -> None:
-        self.items: list[HistoryItem] = []
-        self.by_id: Positions[str] = Positions()
-        self.by_fingerprint: Positions[bytes] = Positions()
-        self.by_call: Positions[str] = Positions()
-        self.by_signature: Positions[Signature] = Positions()
+        entries: list[EntryRef] = []
+        starts = array("i")
+        self.entries = entries
+        self.starts = starts
+        self.abandoned: set[int] = set()
+        self.by_id: PositionTable[str] = PositionTable(lambda number: entries[starts[number]].id)
+        self.by_fingerprint: PositionTable[bytes] = PositionTable(
+            lambda at: _message(entries[at]).fingerprint
+        )
+        self.by_signature: PositionTable[Signature] = PositionTable(
+            lambda number: _signature(_message(entries[starts[number]]))
+        )
+        # The calls of all items, and the item that makes each.
+        self.call_ids: list[str] = []
+        self.callers = array("i")
+        self.by_call: PositionTable[str] = PositionTable(self.call_ids.__getitem__)
 
-    def append(self, item: HistoryItem) -> None:
-        position = len(self.items)
-        self.items.append(item)
-        self.by_id.add(item.id, position)
-        self.by_fingerprint.add(item.message.fingerprint, position)
-        if item.message.calls:
-            self.by_signature.add(_signature(item.message), position)
-        for call in item.message.calls:
-            self.by_call.add(call.id, position)
-        for result in item.results:
-            self.by_fingerprint.add(result.fingerprint, position)
+    def reserve(self, entries: int) -> None:
+        """Make room for so many entries."""
+        self.by_fingerprint.reserve(entries)
+
+    def append(self, entries: Sequence[EntryRef], abandoned: bool = False) -> None:
+        number, at = len(self.starts), len(self.entries)
+        self.starts.append(at)
+        self.entries += entries
+        if abandoned:
+            self.abandoned.add(number)
+        self.by_id.add(entries[0].id, number)
+        for position, entry in enumerate(entries, at):
+            message = entry.message
+            assert message is not None
+            self.by_fingerprint.add(message.fingerprint, position)
+        first = _message(entries[0])
+        if first.calls:
+            self.by_signature.add(_signature(first), number)
+        for call in first.calls:
+            self.by_call.add(call.id, len(self.callers))
+            self.call_ids.append(call.id)
+            self.callers.append(number)
+
+    def end(self, number: int) -> int:
+        """Where the entries of an item end."""
+        return self.starts[number + 1] if number + 1 < len(self.starts) else len(self.entries)
+
+    def length(self, items: int) -> int:
+        """How many entries the first so many items have."""
+        return self.end(items - 1) if items else 0
+
+    def of(self, number: int) -> Sequence[EntryRef]:
+        """The entries of an item."""
+        return self.entries[self.starts[number] : self.end(number)]
+
+    def id_of(self, number: int) -> str:
+        return self.entries[self.starts[number]].id
+
+    def item(self, number: int) -> HistoryItem:
+        return _item(self.of(number), number, number in self.abandoned)
+
+    def holding(self, fingerprint: bytes, length: int) -> Iterator[int]:
+        """Which of the first ``length`` items hold a message, in order."""
+        last = -1
+        for at in self.by_fingerprint.each(fingerprint, self.length(length)):
+            number = bisect_right(self.starts, at) - 1
+            if number != last:
+                yield number
+            last = number
 
     def copy(self, length: int) -> _Items:
         copied = _Items()
-        copied.items = self.items[:length]
-        copied.by_id = self.by_id.copy(length)
-        copied.by_fingerprint = self.by_fingerprint.copy(length)
-        copied.by_call = self.by_call.copy(length)
-        copied.by_signature = self.by_signature.copy(length)
+        copied.reserve(self.length(length))
+        for number in range(length):
+            copied.append(self.of(number), number in self.abandoned)
         return copied
 
 
@@ -135,7 +200,7 @@ class History:
 
     def items_from(self, position: int) -> Iterator[HistoryItem]:
         """The visible items from a position on."""
-        yield from self._closed.items[position : self._length]
+        yield from map(self._closed.item, range(position, self._length))
         yield from self._tail[max(0, position - self._length) :]
 
     @property
@@ -144,9 +209,9 @@ class History:
         for item in reversed(self._tail):
             if item.kind != "toolResult":
                 return item
-        for position in range(self._length - 1, -1, -1):
-            if self._closed.items[position].kind != "toolResult":
-                return self._closed.items[position]
+        for number in range(self._length - 1, -1, -1):
+            if _message(self._closed.entries[self._closed.starts[number]]).role != "toolResult":
+                return self._closed.item(number)
         return None
 
     @property
@@ -164,96 +229,103 @@ class History:
         limit = min(self._length, other._length)
         if self._closed is other._closed:
             return limit
-        pairs = zip(self._closed.items[:limit], other._closed.items[:limit], strict=True)
-        return next((n for n, (mine, others) in enumerate(pairs) if not _same(mine, others)), limit)
+        return next((n for n in range(limit) if self._ids(n) != other._ids(n)), limit)
 
-    def appended(self, entries: Iterable[EntryRef]) -> History:
+    def appended(self, entries: Sequence[EntryRef]) -> History:
         """This history with further entries of the branch."""
         if self.error is not None:
             return self
         closed = self._closed
-        if len(closed.items) != self._length:
+        if len(closed.starts) != self._length:
             closed = closed.copy(self._length)
+        closed.reserve(len(entries))
         messages = (entry for entry in entries if entry.in_history)
         if self.on_invalid is OnInvalidStructure.REPAIR:
             return self._with_repairs(closed, messages)
         return self._strictly(closed, messages)
 
     def _strictly(self, closed: _Items, entries: Iterable[EntryRef]) -> History:
-        current: HistoryItem | None = None
         opened: list[EntryRef] = []
         for entry in (*self.open, *entries):
-            message = entry.message
-            assert message is not None
-            if message.role == "toolResult":
-                error = _result_error(current, message)
+            role = _message(entry).role
+            if role == "toolResult":
+                error = _result_error(opened, entry)
                 if error is not None:
                     return History(_Items(), error=error)
-                assert current is not None
-                current = _with_result(current, entry)
                 opened.append(entry)
                 continue
-            if current is not None:
-                if _open_calls(current) and not current.message.interrupted:
+            if opened:
+                if not _complete(opened):
                     return History(_Items(), error=HistoryErrorCode.INCOMPLETE_TOOL_RESULTS)
-                closed.append(current)
-                current, opened = None, []
-            if message.role == "user":
-                closed.append(HistoryItem(entry.id, "user", len(closed.items), message))
+                closed.append(opened)
+                opened = []
+            if role == "user":
+                closed.append((entry,))
             else:
-                current, opened = HistoryItem(entry.id, "modelTurn", len(closed.items), message), [entry]
+                opened = [entry]
+        number = len(closed.starts)
         # An incomplete exchange is absent until it is complete, unless the response was interrupted.
-        visible = current is not None and (current.message.interrupted or not _open_calls(current))
-        tail = (current,) if visible and current is not None else ()
-        return History(closed, len(closed.items), tail, open=tuple(opened))
+        tail = (_item(opened, number),) if opened and _complete(opened) else ()
+        return History(closed, number, tail, open=tuple(opened))
 
     def _with_repairs(self, closed: _Items, entries: Iterable[EntryRef]) -> History:
         opened = list(self.open)
-        stretch = Stretch(entry.message for entry in opened if entry.message is not None)
+        stretch = Stretch(_message(entry) for entry in opened)
         repairs: list[StoredRepair] = []
         for entry in entries:
-            assert entry.message is not None
-            if stretch.ends_before(entry.message):
-                items, done = _repaired_items(opened, stretch.messages, len(closed.items), newest=False)
-                for item in items:
-                    closed.append(item)
+            message = _message(entry)
+            if stretch.ends_before(message):
+                items, done = _repaired_items(opened, stretch.messages, newest=False)
+                for owned, abandoned in items:
+                    closed.append(owned, abandoned)
                 repairs += done
                 opened, stretch = [], Stretch()
             opened.append(entry)
-            stretch.add(entry.message)
-        tail, done = _repaired_items(opened, stretch.messages, len(closed.items), newest=True)
-        return History(
-            closed,
-            len(closed.items),
-            tuple(tail),
-            self.on_invalid,
-            tuple(opened),
-            repairs=(*repairs, *done),
-        )
+            stretch.add(message)
+        items, done = _repaired_items(opened, stretch.messages, newest=True)
+        number = len(closed.starts)
+        tail = tuple(_item(owned, n, abandoned) for n, (owned, abandoned) in enumerate(items, number))
+        return History(closed, number, tail, self.on_invalid, tuple(opened), repairs=(*repairs, *done))
 
     def item(self, history_id: str) -> HistoryItem | None:
         """The item with an id, if exactly one has it."""
-        return self._only(self._closed.by_id, history_id, lambda item: item.id == history_id)
+        closed = self._closed
+        number = self._only(closed.by_id.each(history_id, self._length), lambda item: item.id == history_id)
+        return None if number is None else self._numbered(number)
 
-    def item_holding(self, message: MessageRef) -> HistoryItem | None:
-        """The item that exactly this message is in, if exactly one is."""
-        fingerprint = message.fingerprint
-        return self._only(self._closed.by_fingerprint, fingerprint, lambda item: _holds(item, fingerprint))
+    def only_id(self, message: MessageRef) -> str | None:
+        """The id that tells a message's item from all others, if one does.
 
-    def item_with_calls(self, message: MessageRef) -> HistoryItem | None:
-        """The item whose assistant shares timestamp and call ids with a message, if exactly one does."""
-        signature = _signature(message)
-        return self._only(
-            self._closed.by_signature, signature, lambda item: _signature(item.message) == signature
-        )
+        It is the only item whose assistant shares timestamp and call ids with the message, or else the only
+        one that exactly this message is in; and no other has its id.
+        """
+        closed, length = self._closed, self._length
+        number = None
+        if message.calls:
+            signature = _signature(message)
+            number = self._only(
+                closed.by_signature.each(signature, length),
+                lambda item: _signature(item.message) == signature,
+            )
+        if number is None:
+            number = self._only(
+                closed.holding(message.fingerprint, length),
+                lambda item: _holds(item, message.fingerprint),
+            )
+        if number is None:
+            return None
+        found = closed.id_of(number) if number < length else self._numbered(number).id
+        only = self._only(closed.by_id.each(found, length), lambda item: item.id == found)
+        return None if only is None else found
 
     def owner_of_call(self, call_id: str) -> HistoryItem | None:
         """The newest item that makes a call."""
         for item in reversed(self._tail):
             if item.has_call(call_id):
                 return item
-        position = self._closed.by_call.last(call_id, self._length)
-        return None if position is None else self._closed.items[position]
+        callers = self._closed.callers
+        call = self._closed.by_call.last(call_id, bisect_left(callers, self._length))
+        return None if call is None else self._closed.item(callers[call])
 
     def turn_of(self, message: MessageRef) -> HistoryItem | None:
         """The model turn a tool result or an assistant message belongs to, going by its call ids."""
@@ -267,21 +339,27 @@ class History:
 
     def recovery_id(self, message: MessageRef) -> str | None:
         """Where to read a message again: the first item that holds it, else the newest owner of its call."""
-        position = self._closed.by_fingerprint.first(message.fingerprint, 0, self._length)
-        if position is not None:
-            return self._closed.items[position].id
+        closed = self._closed
+        at = closed.by_fingerprint.first(message.fingerprint, 0, closed.length(self._length))
+        if at is not None:
+            return closed.id_of(bisect_right(closed.starts, at) - 1)
         for item in self._tail:
             if _holds(item, message.fingerprint):
                 return item.id
         turn = self.turn_of(message)
         return None if turn is None else turn.id
 
-    def _only(self, index: Positions[K], key: K, is_it: Callable[[HistoryItem], bool]) -> HistoryItem | None:
-        found = [item for item in self._tail if is_it(item)]
-        if index.count(key, self._length) + len(found) != 1:
-            return None
-        position = index.first(key, 0, self._length)
-        return found[0] if position is None else self._closed.items[position]
+    def _only(self, closed: Iterator[int], is_it: Callable[[HistoryItem], bool]) -> int | None:
+        """The number of the only item among some closed ones and those of the tail that fit, if it is one."""
+        further = (number for number, item in enumerate(self._tail, self._length) if is_it(item))
+        found = list(islice(chain(closed, further), 2))
+        return found[0] if len(found) == 1 else None
+
+    def _numbered(self, number: int) -> HistoryItem:
+        return self._closed.item(number) if number < self._length else self._tail[number - self._length]
+
+    def _ids(self, number: int) -> list[str]:
+        return [entry.id for entry in self._closed.of(number)]
 
 
 def files_in(message: Message) -> list[str]:
@@ -313,19 +391,32 @@ class _Paths:
         self.paths = [path for path in candidates if isinstance(path, str)]
 
 
-def _same(one: HistoryItem, other: HistoryItem) -> bool:
-    return one is other or (one.id == other.id and one.result_ids == other.result_ids)
-
-
-def _with_result(item: HistoryItem, entry: EntryRef) -> HistoryItem:
+def _message(entry: EntryRef) -> MessageRef:
     assert entry.message is not None
-    return replace(item, results=(*item.results, entry.message), result_ids=(*item.result_ids, entry.id))
+    return entry.message
+
+
+def _item(entries: Sequence[EntryRef], sequence: int, abandoned: bool = False) -> HistoryItem:
+    message = _message(entries[0])
+    results = entries[1:]
+    return HistoryItem(
+        entries[0].id,
+        _KINDS[message.role],
+        sequence,
+        message,
+        tuple(map(_message, results)),
+        tuple(entry.id for entry in results),
+        abandoned,
+    )
 
 
 def _repaired_items(
-    stretch: Sequence[EntryRef], messages: Sequence[MessageRef], sequence: int, *, newest: bool
-) -> tuple[list[HistoryItem], list[StoredRepair]]:
-    """The items of a stretch of entries. Of the newest one, an incomplete exchange is absent."""
+    stretch: Sequence[EntryRef], messages: Sequence[MessageRef], *, newest: bool
+) -> tuple[list[tuple[list[EntryRef], bool]], list[StoredRepair]]:
+    """The entries of each item of a stretch, and whether it is abandoned; what was repaired.
+
+    Of the newest stretch, an incomplete exchange is absent.
+    """
     if not stretch:
         return [], []
     repaired = repair(messages)
@@ -335,33 +426,17 @@ def _repaired_items(
         for r in repaired.repairs
         if r.kind is not RepairKind.MESSAGES_MOVED
     ]
-    items: list[HistoryItem] = []
+    items: list[tuple[list[EntryRef], bool]] = []
     others = range(len(stretch))
     if messages[0].role == "assistant":
         absent = newest and any(r.kind is RepairKind.INCOMPLETE_EXCHANGE for r in repaired.repairs)
         if absent:
             repairs = [r for r in repairs if r.kind is not RepairKind.INCOMPLETE_EXCHANGE]
         else:
-            results = repaired.results
-            items.append(
-                HistoryItem(
-                    stretch[0].id,
-                    "modelTurn",
-                    sequence,
-                    messages[0],
-                    tuple(messages[p] for p in results),
-                    tuple(stretch[p].id for p in results),
-                    abandoned=repaired.exchange == 0,
-                )
-            )
+            items.append(([stretch[0], *(stretch[p] for p in repaired.results)], repaired.exchange == 0))
         others = range(1, len(stretch))
     owned = set(repaired.results)
-    for position in others:
-        if position in owned:
-            continue
-        message = messages[position]
-        kind: Literal["user", "toolResult"] = "user" if message.role == "user" else "toolResult"
-        items.append(HistoryItem(stretch[position].id, kind, sequence + len(items), message))
+    items += [([stretch[position]], False) for position in others if position not in owned]
     return items, repairs
 
 
@@ -373,15 +448,20 @@ def _holds(item: HistoryItem, fingerprint: bytes) -> bool:
     return item.message.fingerprint == fingerprint or any(r.fingerprint == fingerprint for r in item.results)
 
 
-def _open_calls(item: HistoryItem) -> set[str]:
-    return {call.id for call in item.message.calls} - {result.call_id or "" for result in item.results}
+def _complete(exchange: Sequence[EntryRef]) -> bool:
+    """Whether every call has a result, or none is to come."""
+    message = _message(exchange[0])
+    if message.interrupted or not message.calls:
+        return True
+    return {call.id for call in message.calls} <= {_message(entry).call_id for entry in exchange[1:]}
 
 
-def _result_error(current: HistoryItem | None, result: MessageRef) -> HistoryErrorCode | None:
-    if current is None:
+def _result_error(exchange: Sequence[EntryRef], result: EntryRef) -> HistoryErrorCode | None:
+    if not exchange:
         return HistoryErrorCode.ORPHAN_TOOL_RESULT
-    if not current.has_call(result.call_id or ""):
+    call_id = _message(result).call_id or ""
+    if all(call.id != call_id for call in _message(exchange[0]).calls):
         return HistoryErrorCode.MISMATCHED_TOOL_RESULT
-    if current.has_result(result.call_id or ""):
+    if any(_message(entry).call_id == call_id for entry in exchange[1:]):
         return HistoryErrorCode.DUPLICATE_TOOL_RESULT
     return None

@@ -12,20 +12,20 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import orjson
+
 from .errors import InvalidMessage
 
 UTF16_UNIT = 2
 """Bytes of a code unit."""
 _MAX_SAFE_INTEGER = 2**53
 _JS_DECIMAL_DIGITS = 21
-# A float, a long integer, an integer-like key or half of a surrogate pair may print differently in
-# JavaScript. A match inside a string only costs the slow path, whose output is then the same.
-_MAY_DIFFER = re.compile(r'\d\.\d|\d[eE][+-]?\d|\d{16}|"\d+":|NaN|Infinity|[\ud800-\udfff]')
-_MAY_BE_INTEGRAL_FLOAT = re.compile(r"\.0(?![0-9])|\d[eE]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _ARRAY_INDEX = re.compile(r"(?:0|[1-9]\d{0,9})\Z")
 _MAX_ARRAY_INDEX = 2**32 - 2
 
+# Nothing but JSON: dates and data classes are no messages.
+_OPTIONS = orjson.OPT_SORT_KEYS | orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
 _plain = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _canonical = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), sort_keys=True)
 
@@ -54,7 +54,7 @@ def stringify(value: Any) -> str:
         InvalidMessage: the value is not JSON, or is nested too deeply.
     """
     text = _encode(_plain, value)
-    if not _MAY_DIFFER.search(text):
+    if _prints_alike(value):
         return text
     try:
         return "".join(_write(value))
@@ -62,19 +62,28 @@ def stringify(value: Any) -> str:
         raise _too_deep() from None
 
 
-def canonical(value: Any) -> str:
-    """An ASCII text, equal for two JSON values exactly when JavaScript holds them equal, in any key order.
+def canonical(value: Any) -> bytes:
+    """JSON, equal for two values exactly when JavaScript holds them equal, in any key order.
 
     Raises:
         InvalidMessage: the value is not JSON, or is nested too deeply.
     """
-    text = _encode(_canonical, value)
-    if not _MAY_BE_INTEGRAL_FLOAT.search(text):
+    text = _sorted(value)
+    # Every float with an integral value that is safe ends in ".0"; inside a string that only costs time.
+    if b".0" not in text:
         return text
     try:
-        return _encode(_canonical, _with_integral_numbers(value))
+        return _sorted(_with_integral_numbers(value))
     except RecursionError:
         raise _too_deep() from None
+
+
+def _sorted(value: Any) -> bytes:
+    try:
+        return orjson.dumps(value, option=_OPTIONS)
+    except orjson.JSONEncodeError:
+        # Long integers, halves of surrogate pairs and deep nesting are JSON all the same.
+        return _encode(_canonical, value).encode()
 
 
 def number_text(value: float) -> str:
@@ -125,6 +134,41 @@ def _encode(encoder: json.JSONEncoder, value: Any) -> str:
 
 def _too_deep() -> InvalidMessage:
     return InvalidMessage("a message is nested too deeply to be read; flatten its arguments or details")
+
+
+def _prints_alike(value: Any) -> bool:
+    """Whether JavaScript surely prints a value as the standard encoder does.
+
+    A float, a long integer, an integer-like key or half of a surrogate pair may print differently.
+    """
+    pending = [value]
+    while pending:
+        value = pending.pop()
+        kind = type(value)
+        if kind is str:
+            if not value.isascii() and not _encodes(value):
+                return False
+        elif kind is dict:
+            for key in value:
+                if type(key) is not str or key[:1].isdigit() or not (key.isascii() or _encodes(key)):
+                    return False
+            pending.extend(value.values())
+        elif kind is list:
+            pending.extend(value)
+        elif kind is int:
+            if not -_MAX_SAFE_INTEGER <= value <= _MAX_SAFE_INTEGER:
+                return False
+        elif value is not None and kind is not bool:
+            return False
+    return True
+
+
+def _encodes(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _with_integral_numbers(value: Any) -> Any:

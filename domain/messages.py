@@ -2,16 +2,18 @@
 
 A host message is a JSON object with a ``role``, a ``timestamp`` and content blocks, in the form Pi stores
 (design, section 4). Decisions, state and the log hold references only; the content stays with the host.
+A long session has many references, and none is part of a cycle: the garbage collector does not look at them.
 """
 
 from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
+
+from msgspec import Struct
 
 from .errors import InvalidMessage
 from .json_text import canonical
@@ -30,16 +32,14 @@ MAX_NUMBER = sys.float_info.max
 """The largest finite number."""
 
 
-@dataclass(frozen=True, slots=True)
-class ToolCall:
+class ToolCall(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
     """A tool call of an assistant message."""
 
     id: str
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
     """Token counters a provider reported with a response, as given; ``None`` where there is no number.
 
     ``total`` is the reported total, or the sum of the others where that is zero or absent.
@@ -52,8 +52,7 @@ class Usage:
     total: int | float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class MessageRef:
+class MessageRef(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
     """What decisions know of a message (design, section 4).
 
     Attributes:
@@ -108,14 +107,13 @@ def digest(message: Message, estimator: TokenEstimator) -> MessageRef:
     Raises:
         InvalidMessage: it is not a JSON object, or is nested too deeply.
     """
-    if not isinstance(message, Mapping):
+    if not is_object(message):
         raise InvalidMessage(f"a message must be a JSON object, not {type(message).__name__}")
     role = text(message.get("role"))
     timestamp = message.get("timestamp")
     fingerprint = fingerprint_of(message)
     tokens = estimator.message_tokens(message, fingerprint)
-    known = isinstance(timestamp, int | float | str) and not isinstance(timestamp, bool)
-    stamp = timestamp if known else None
+    stamp = timestamp if isinstance(timestamp, str) or is_number(timestamp) else None
     if role == "assistant":
         return MessageRef(
             role,
@@ -145,15 +143,18 @@ def fingerprint_of(message: Message) -> bytes:
     Raises:
         InvalidMessage: it is not JSON, or is nested too deeply.
     """
-    return sha256(canonical(message).encode()).digest()
+    return sha256(canonical(message)).digest()
 
 
-def content_blocks(content: Any) -> Iterator[Mapping[str, Any]]:
+def is_object(value: Any) -> TypeGuard[Mapping[str, Any]]:
+    """Whether a JSON value is an object."""
+    # The check against an abstract class is slow, and nearly all objects are dictionaries.
+    return type(value) is dict or isinstance(value, Mapping)
+
+
+def content_blocks(content: Any) -> list[Mapping[str, Any]]:
     """The blocks of a message's content that are objects. Text, null or anything else has none."""
-    if isinstance(content, list | tuple):
-        for block in content:
-            if isinstance(block, Mapping):
-                yield block
+    return list(filter(is_object, content)) if isinstance(content, list | tuple) else []
 
 
 def text_content(text: str) -> list[dict[str, str]]:
@@ -161,15 +162,15 @@ def text_content(text: str) -> list[dict[str, str]]:
     return [{"type": "text", "text": text}]
 
 
-def tool_calls(message: Message) -> Iterator[Mapping[str, Any]]:
+def tool_calls(message: Message) -> list[Mapping[str, Any]]:
     """The tool-call blocks of an assistant message that have an id and a name."""
-    for block in content_blocks(message.get("content")):
-        if (
-            block.get("type") == "toolCall"
-            and isinstance(block.get("id"), str)
-            and isinstance(block.get("name"), str)
-        ):
-            yield block
+    return [
+        block
+        for block in content_blocks(message.get("content"))
+        if block.get("type") == "toolCall"
+        and isinstance(block.get("id"), str)
+        and isinstance(block.get("name"), str)
+    ]
 
 
 def text(value: Any) -> str:
@@ -188,7 +189,7 @@ def is_number(value: Any) -> bool:
 
 
 def _usage(value: Any) -> Usage | None:
-    if not isinstance(value, Mapping):
+    if not is_object(value):
         return None
     names = ("input", "output", "cacheRead", "cacheWrite")
     parts = [_in_range(value.get(name)) for name in names]

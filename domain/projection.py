@@ -6,10 +6,11 @@ It decides which outgoing messages are persistent and which the host only added 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .arena import Positions
+from .arena import PositionTable
 from .entries import INVALIDATING, EntryRef, kept_entries
 from .messages import MessageRef
 
@@ -17,16 +18,16 @@ from .messages import MessageRef
 class _Slots:
     """Messages in order, with running sums and indexes; shared by views of different lengths."""
 
-    __slots__ = ("by_entry", "by_fingerprint", "edited", "entry_ids", "measured", "messages", "tokens")
+    __slots__ = ("by_fingerprint", "edited", "entry_ids", "measured", "messages", "tokens")
 
     def __init__(self) -> None:
-        self.messages: list[MessageRef] = []
+        messages: list[MessageRef] = []
+        self.messages = messages
         self.entry_ids: list[str] = []
-        self.tokens: list[int] = [0]
-        self.measured: list[int] = []
+        self.tokens = array("q", [0])
+        self.measured = array("i")
         self.edited: set[int] = set()
-        self.by_fingerprint: Positions[bytes] = Positions()
-        self.by_entry: Positions[str] = Positions()
+        self.by_fingerprint: PositionTable[bytes] = PositionTable(lambda slot: messages[slot].fingerprint)
 
     def append(self, entry_id: str, message: MessageRef, edited: bool) -> None:
         slot = len(self.messages)
@@ -38,17 +39,12 @@ class _Slots:
         if edited:
             self.edited.add(slot)
         self.by_fingerprint.add(message.fingerprint, slot)
-        self.by_entry.add(entry_id, slot)
 
     def copy(self, length: int) -> _Slots:
         copied = _Slots()
-        copied.messages = self.messages[:length]
-        copied.entry_ids = self.entry_ids[:length]
-        copied.tokens = self.tokens[: length + 1]
-        copied.measured = [slot for slot in self.measured if slot < length]
-        copied.edited = {slot for slot in self.edited if slot < length}
-        copied.by_fingerprint = self.by_fingerprint.copy(length)
-        copied.by_entry = self.by_entry.copy(length)
+        copied.by_fingerprint.reserve(length)
+        for slot in range(length):
+            copied.append(self.entry_ids[slot], self.messages[slot], slot in self.edited)
         return copied
 
 
@@ -86,8 +82,14 @@ class Projection:
         return slots.by_fingerprint.first(fingerprint, start, self.length)
 
     def slot_of(self, entry_id: str) -> int | None:
-        """The slot an entry fills."""
-        return self._slots.by_entry.last(entry_id, self.length)
+        """The slot an entry fills. Looks through all of them, the newest first."""
+        entry_ids = self._slots.entry_ids
+        return next((slot for slot in range(self.length - 1, -1, -1) if entry_ids[slot] == entry_id), None)
+
+    def slot_holding(self, entry_id: str, message: MessageRef) -> int | None:
+        """The slot an entry fills with its own message, if it does."""
+        slots = self._slots.by_fingerprint.each(message.fingerprint, self.length)
+        return next((slot for slot in slots if self._slots.entry_ids[slot] == entry_id), None)
 
     def last_measured(self) -> int | None:
         """The last slot whose message carries a usable provider total."""
@@ -107,11 +109,12 @@ class Projection:
             return None
         return (self.message(newest).reported_tokens or 0) + self.tokens_after(newest)
 
-    def appended(self, entries: Iterable[EntryRef]) -> Projection:
+    def appended(self, entries: Sequence[EntryRef]) -> Projection:
         """This projection with the messages of further entries, none of which changes an earlier one."""
         slots, length = self._slots, self.length
         if len(slots.messages) != length:
             slots = slots.copy(length)
+        slots.by_fingerprint.reserve(len(entries))
         for entry in entries:
             if entry.message is not None and entry.type not in INVALIDATING:
                 slots.append(entry.id, entry.message, False)
@@ -134,6 +137,7 @@ def project(branch: list[EntryRef]) -> Projection:
     """The projection of a whole branch."""
     edits = {entry.target_id: entry for entry in branch if entry.type == "context_edit"}
     slots = _Slots()
+    slots.by_fingerprint.reserve(len(branch))
     for entry in kept_entries(branch, lambda e: e.type, lambda e: e.id, lambda e: e.first_kept_id):
         if entry.type == "context_edit":
             continue

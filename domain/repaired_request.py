@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from .conversation import Conversation, Step
+from .conversation import Conversation
 from .messages import MessageRef
 from .projection import Projection
 from .repair import RepairKind, Stretch, repair
+from .steps import Step
 
 
 class _Stretches:
@@ -68,7 +69,7 @@ class RepairedRequest:
 
     def message(self, position: int) -> MessageRef:
         """A message the host passed."""
-        return self.host.at(position).ref
+        return self.host.ref(position)
 
     def host_position(self, repaired: int) -> int:
         """Where a message of the repaired request stands in the host's list."""

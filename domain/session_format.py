@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .entries import Entry
+from .messages import MAX_SAFE_INTEGER, is_number, text
 
 CURRENT_VERSION = 3
 
@@ -123,7 +124,7 @@ def _migrated(entry: Entry, version: int, position: int, previous: str | None) -
 def _from_version_1(entry: Entry, position: int, previous: str | None) -> Entry:
     migrated = {**_from_version_2(entry), "id": f"{position:08x}", "parentId": previous}
     index = migrated.pop("firstKeptEntryIndex", None)
-    if isinstance(index, int | float) and not isinstance(index, bool) and index == int(index) >= 0:
+    if is_number(index) and 0 <= index <= MAX_SAFE_INTEGER and index == int(index):
         migrated["firstKeptEntryId"] = f"{int(index):08x}"
     return migrated
 
@@ -149,7 +150,7 @@ def _rooted(entry: Entry, known: Mapping[str, Entry], line: int, problems: list[
 def _check_compactions(entries: list[Entry], known: Mapping[str, Entry], problems: list[Problem]) -> None:
     for entry in entries:
         first = entry.get("firstKeptEntryId")
-        if entry.get("type") == "compaction" and first is not None and first not in known:
+        if entry.get("type") == "compaction" and first is not None and text(first) not in known:
             problems.append(
                 Problem(
                     None,

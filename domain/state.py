@@ -86,7 +86,7 @@ class SessionState:
 
     def requested(self, position: int) -> MessageRef:
         """A message of the last request, by its position in the host's list."""
-        return self.conversation.at(position).ref if self.request is None else self.request.message(position)
+        return self.conversation.ref(position) if self.request is None else self.request.message(position)
 
     def host_position(self, position: int) -> int:
         """Where a message of the conversation stands in the host's list."""

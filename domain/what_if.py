@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from msgspec import structs
+
 from .conversation import Conversation
 from .decide import fold
 from .errors import ContextPagingError, SelectionErrorCode
@@ -268,7 +270,7 @@ class _Trial:
         saved = math.ceil(shrink.tokens - shrink.to_tokens)
         for position in sorted(positions, key=lambda at: -refs[at].tokens):
             less = min(saved, refs[position].tokens)
-            refs[position] = replace(refs[position], tokens=refs[position].tokens - less)
+            refs[position] = structs.replace(refs[position], tokens=refs[position].tokens - less)
             saved -= less
         conversation = Conversation().continued(0, zip(refs, steps, strict=True), self._state.stored)
         return shrink if self._passes(conversation=conversation) else None

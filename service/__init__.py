@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .paging import ContextPaging, InvalidSetting, PagingSettings
     from .paging_aio import AsyncContextPaging, AsyncSession
     from .replies import ContextAbortedError, ContextReply, Reply, ToolReply
-    from .session import Session
+    from .session import Session, SessionBusy
 
 _DOMAIN = "context_paging.domain"
 _HOMES = {
@@ -37,6 +37,7 @@ _HOMES = {
     "RecoveryRefused": f"{_DOMAIN}.recovery.errors",
     "Reply": "context_paging.service.replies",
     "Session": "context_paging.service.session",
+    "SessionBusy": "context_paging.service.session",
     "ToolReply": "context_paging.service.replies",
     "tool_definitions": f"{_DOMAIN}.recovery.tools",
 }
@@ -58,6 +59,7 @@ __all__ = [
     "RecoveryRefused",
     "Reply",
     "Session",
+    "SessionBusy",
     "ToolReply",
     "tool_definitions",
 ]

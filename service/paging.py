@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
+from threading import Lock
 from types import TracebackType
 from typing import Any, Self
 from weakref import WeakSet
@@ -20,7 +21,7 @@ from context_paging.domain.settings import DEFAULT_TOKEN_BUDGET
 
 from .config import log_location, log_options, token_estimator
 from .log import EventLog, LogOptions, SessionConflict
-from .session import Session
+from .session import Session, SessionBusy
 from .telemetry import SILENT, Telemetry
 
 
@@ -76,6 +77,8 @@ class PagingSettings:
 class ContextPaging:
     """Sessions over one log. Open it once in a program, and close it at the end.
 
+    It may be shared between threads; a session may not: see `SessionBusy`.
+
     Args:
         log: where the sessions' events go; ``None`` keeps no log.
         settings: those of sessions that are given none.
@@ -99,6 +102,7 @@ class ContextPaging:
         self._analyzer = analyzer
         self._telemetry = telemetry
         self._sessions: WeakSet[Session] = WeakSet()
+        self._listing = Lock()
 
     @classmethod
     def open(
@@ -168,14 +172,20 @@ class ContextPaging:
         chosen = self.settings if settings is None else settings
         source = chosen.source() if isinstance(chosen, PagingSettings) else chosen
         session.start(reason or ("resume" if sequence else "new"), global_settings=source)
-        self._sessions.add(session)
+        with self._listing:
+            self._sessions.add(session)
         return session
 
     def close(self) -> None:
-        """Shut down the sessions that are live, bring everything to the log, and close it."""
+        """Shut down the sessions that are live, bring everything to the log, and close it.
+
+        A session that another thread is just calling is left alone, as one that another writer took over.
+        """
         try:
-            for session in [session for session in self._sessions if session.live]:
-                with suppress(SessionConflict):
+            with self._listing:
+                live = [session for session in self._sessions if session.live]
+            for session in live:
+                with suppress(SessionBusy, SessionConflict):
                     session.shut_down()
         finally:
             if self.log is not None:

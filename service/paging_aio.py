@@ -19,7 +19,7 @@ from context_paging.domain.stats import SessionStatistics
 
 from .paging import ContextPaging, PagingSettings
 from .replies import ContextReply, Reply, ToolReply
-from .session import Session
+from .session import Session, SessionBusy
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -35,6 +35,7 @@ class AsyncSession:
     def __init__(self, session: Session) -> None:
         self.session = session
         self._turn = asyncio.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
     def id(self) -> str:
@@ -116,10 +117,20 @@ class AsyncSession:
         await self.shut_down()
 
     async def _call(self, method: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            if self._turn.locked() and self._loop is not None and not self._loop.is_closed():
+                raise SessionBusy(
+                    f"session {self.id!r} is being called on another event loop; "
+                    "give each loop a session of its own"
+                )
+            # Another loop may go on with a session that nobody waits for, as after a second `asyncio.run`.
+            self._loop, self._turn = loop, asyncio.Lock()
         # A thread cannot be stopped half way: the next call waits for it even if this one is cancelled.
-        await self._turn.acquire()
+        turn = self._turn
+        await turn.acquire()
         running = asyncio.ensure_future(asyncio.to_thread(method, *args, **kwargs))
-        running.add_done_callback(lambda _: self._turn.release())
+        running.add_done_callback(lambda _: turn.release())
         return await asyncio.shield(running)
 
 

@@ -162,7 +162,7 @@ def _call(
         usage_tokens="stored" if options.recorded_usage else None,
     )
     conversation = session.state.conversation
-    history = conversation.last.input_tokens if conversation.last else 0
+    history = conversation.input_tokens
     outcome = reply.outcome
     if not isinstance(outcome, ContextSelected):
         return ReplayedCall(number, entry_id, reply, len(outgoing), history)

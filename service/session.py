@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import wraps
 from os import PathLike
 from pathlib import Path
 from secrets import token_hex
+from threading import Lock
 from types import TracebackType
-from typing import Any, Literal, Protocol, Self
+from typing import Any, Concatenate, Literal, ParamSpec, Protocol, Self, TypeVar
 
 from context_paging.domain.decide import decide, fold, trim_target_warning
 from context_paging.domain.entries import Entry, context_message
-from context_paging.domain.errors import InvalidEntry
+from context_paging.domain.errors import ContextPagingError, InvalidEntry
 from context_paging.domain.estimation import HeuristicEstimator, TokenEstimator
 from context_paging.domain.events import (
     AttemptCancelled,
@@ -54,6 +56,34 @@ from .telemetry import SILENT, Telemetry
 
 USAGE = "Usage: /context-paging [on|off|status|stats]"
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class SessionBusy(ContextPagingError):
+    """A session was called while another call of it was not done; nothing has changed."""
+
+    code = "SESSION_BUSY"
+
+
+def _alone(method: Callable[Concatenate[Session, P], R]) -> Callable[Concatenate[Session, P], R]:
+    """A method that is refused while another one runs: in another thread, or further up in this one."""
+
+    @wraps(method)
+    def guarded(self: Session, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        if not self._turn.acquire(blocking=False):
+            raise SessionBusy(
+                f"session {self.id!r} was called ({method.__name__}) while another call of it is not done; "
+                "give each thread a session of its own, hold a lock of yours around its calls, "
+                "or use AsyncSession, whose calls wait for each other"
+            )
+        try:
+            return method(self, *args, **kwargs)
+        finally:
+            self._turn.release()
+
+    return guarded
+
 
 class EventSink(Protocol):
     """Where a session's events go: `EventLog`, or anything that appends as it does."""
@@ -72,6 +102,8 @@ class EventSink(Protocol):
 
 class Session:
     """A live session. One method a host callback; not to be shared between threads.
+
+    A call while another one is not done raises `SessionBusy` and changes nothing.
 
     ``host`` names the agent program in the log. ``session_file`` is where the host stores the session: its
     size is all that is read of it. ``sequence`` is where the log's session ends, if it has one
@@ -110,6 +142,7 @@ class Session:
         self._tools = RecoveryTools(self._stored.entries.__getitem__, analyzer)
         self._call_id: str | None = None
         self._live = False
+        self._turn = Lock()
         self._resident: tuple[tuple[str, list[dict[str, Any]]], int] | None = None
         self._window: float | None = None
 
@@ -133,6 +166,7 @@ class Session:
         """The host's entries, by reference."""
         return self._stored
 
+    @_alone
     def start(
         self,
         reason: str = "new",
@@ -153,16 +187,18 @@ class Session:
             project_trusted=project_trusted,
             estimator=self._estimator.name,
         )
-        reply = self._take(started, refresh=True)
+        reply = self._take(started, refresh=True, unseen=True)
         self._live = True
         return reply
 
+    @_alone
     def start_without_settings(self, reason: str, error: str) -> Reply:
         """The session started, but its settings could not be read: paging is off."""
-        reply = self._take(SettingsReadFailed(reason=reason, error=error), refresh=True)
+        reply = self._take(SettingsReadFailed(reason=reason, error=error), refresh=True, unseen=True)
         self._live = True
         return reply
 
+    @_alone
     def append(self, entries: Iterable[Entry]) -> None:
         """The host stored entries; the last one is the new leaf. They are read at the next callback.
 
@@ -171,6 +207,7 @@ class Session:
         """
         self._stored.add(entries)
 
+    @_alone
     def context(
         self,
         messages: Sequence[Message] | None = None,
@@ -235,6 +272,7 @@ class Session:
         assert isinstance(outcome, ContextSelected | ContextAborted)
         return context_reply(events, call_id, outgoing, outcome, self._state)
 
+    @_alone
     def turn_end(self, entry_id: str | None = None, *, response: Message | None = None) -> Reply:
         """The provider's response was stored as an entry, or is given itself.
 
@@ -244,13 +282,17 @@ class Session:
         if response is None:
             entry = self._stored.entries.get(entry_id or "")
             response = None if entry is None else context_message(entry)
-            if response is None:
+            ref = self._stored.message_ref(entry_id or "")
+            if response is None or ref is None:
                 raise InvalidEntry(f"there is no stored message {entry_id!r} that could have ended the turn")
-        ended = TurnEnded(entry_id=entry_id, response=self._digest(response))
+        else:
+            ref = self._digest(response)
+        ended = TurnEnded(entry_id=entry_id, response=ref)
         reply = self._take(ended, refresh=True, call_id=self._call_id, content=response)
         self._call_id = None
         return reply
 
+    @_alone
     def navigate(self, leaf_id: str | None) -> Reply:
         """The host moved to another leaf of the session tree.
 
@@ -258,26 +300,31 @@ class Session:
             InvalidEntry: there is no such entry.
         """
         self._stored.move_to(leaf_id)
-        return self._take(BranchNavigated(leaf_id=leaf_id), refresh=True)
+        return self._take(BranchNavigated(leaf_id=leaf_id), refresh=True, unseen=True)
 
+    @_alone
     def select_model(self, model: str | None = None, context_window: float | None = None) -> Reply:
         """The host switched models."""
         if context_window is not None:
             self._window = context_window
         return self._take(ModelSelected(model=model, context_window=context_window))
 
+    @_alone
     def before_compaction(self, reason: str) -> Reply:
         """The host is about to compact; the reply says whether it must not."""
         return self._take(CompactionRequested(reason=reason))
 
+    @_alone
     def compacted(self, entry_id: str | None) -> Reply:
         """A compaction was stored."""
         return self._take(CompactionSucceeded(entry_id=entry_id))
 
+    @_alone
     def attempt_cancelled(self, attempt: Literal["branch", "fork", "switch", "compaction"]) -> Reply:
         """The host gave up something it had announced."""
         return self._take(AttemptCancelled(attempt=attempt))
 
+    @_alone
     def command(self, arguments: str) -> Reply:
         """The session command: ``on``, ``off``, ``status``, ``stats``; nothing means ``status``."""
         match arguments.strip():
@@ -287,10 +334,11 @@ class Session:
             case "" | "status":
                 return Reply((), (self._status(),))
             case "stats":
-                return Reply((), (Notification("info", statistics_text(self.statistics())),))
+                return Reply((), (Notification("info", statistics_text(self._statistics())),))
             case _:
                 return Reply((), (Notification("warning", USAGE),))
 
+    @_alone
     def tool(self, name: str, parameters: Any) -> ToolReply:
         """The model called a recovery tool.
 
@@ -324,8 +372,12 @@ class Session:
         events = list(self._store(state, [*events, *further], self._call_id))
         return ToolReply(tuple(events), notifications_of(events), answer.result, answer.text)
 
+    @_alone
     def statistics(self) -> SessionStatistics:
         """What there is to know of the stored session and its latest request. Changes nothing."""
+        return self._statistics()
+
+    def _statistics(self) -> SessionStatistics:
         return session_statistics(
             self._stored.digested(),
             self._stored.branch_refs(),
@@ -337,6 +389,7 @@ class Session:
             stored_bytes=self._stored_bytes(),
         )
 
+    @_alone
     def shut_down(self) -> Reply:
         """The host closed the session."""
         reply = self._take(SessionShutDown())
@@ -356,14 +409,22 @@ class Session:
             self.shut_down()
 
     def _take(
-        self, event: Event, *, refresh: bool = False, call_id: str | None = None, content: Any = None
+        self,
+        event: Event,
+        *,
+        refresh: bool = False,
+        unseen: bool = False,
+        call_id: str | None = None,
+        content: Any = None,
     ) -> Reply:
-        events = self._commit([event, *(self._refreshed() if refresh else ())], call_id, content)
+        events = self._commit([event, *(self._refreshed(unseen=unseen) if refresh else ())], call_id, content)
         return Reply(events, notifications_of(events))
 
-    def _refreshed(self) -> list[Event]:
+    def _refreshed(self, *, unseen: bool = False) -> list[Event]:
+        """What a refresh of the branch leads to; with ``unseen``, after its entries were forgotten."""
         refreshed = self._stored.refresh()
-        if refreshed.kept != self._state.branch.length or refreshed.appended:
+        branch = self._state.branch
+        if refreshed.kept != branch.length or refreshed.appended or (unseen and branch.invalidating):
             return [refreshed]
         # An unchanged branch is not logged again, but what a refresh of it says still holds.
         return list(decide(self._state, refreshed, self._estimator))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import sys
 import zlib
 from collections.abc import Iterable, Iterator
@@ -18,6 +19,7 @@ from context_paging.domain.session_format import Problem, session_records
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _SHOWN_PROBLEMS = 3
+_BLANK = re.compile(r"\s*")
 
 
 class SessionFileError(ContextPagingError):
@@ -114,7 +116,8 @@ def _values(lines: Iterator[tuple[int, bytes]], problems: list[Problem]) -> Iter
                 break
             yield number, value
             count += 1
-            position += len(text) - position - len(text[position:].lstrip())
+            blank = _BLANK.match(text, position)
+            position = position if blank is None else blank.end()
             if count == 1 and position < len(text):
                 problems.append(Problem(number, "holds more than one record; each was read"))
 

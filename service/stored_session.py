@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from context_paging.domain.entries import (
     INVALIDATING,
@@ -17,6 +17,9 @@ from context_paging.domain.estimation import TokenEstimator
 from context_paging.domain.events import BranchRefreshed
 from context_paging.domain.messages import Message, MessageRef
 
+_SEARCHED_FOR = 16
+"""How many messages without a known digest are worth looking through all entries."""
+
 
 class StoredSession:
     """Entries as the host stores them. Adding entries costs what is new; nothing is copied.
@@ -28,14 +31,19 @@ class StoredSession:
     def __init__(self, estimator: TokenEstimator) -> None:
         self._estimator = estimator
         self._entries: dict[str, Entry] = {}
-        self._refs: dict[str, EntryRef] = {}
-        self._path: list[str] = []
-        self._position: dict[str, int] = {}
+        self._path: list[EntryRef] = []
+        # The digests of entries that are not on the active branch.
+        self._aside: dict[str, EntryRef] = {}
+        # Where each entry of the path stands; only known once an entry that is not the next became the leaf.
+        self._position: dict[str, int] | None = None
         self._acknowledged = 0
         self._messages: list[Message] = []
         self._messages_valid = True
-        # Digests of stored messages by object identity; the entries keep the objects alive.
+        # Digests of stored messages by object identity: of those that were not acknowledged, or of all while
+        # a host passes many others. The entries keep the objects alive.
         self._known: dict[int, MessageRef] = {}
+        self._knows_all = False
+        self._unknown = 0
 
     @property
     def entries(self) -> Mapping[str, Entry]:
@@ -45,12 +53,12 @@ class StoredSession:
     @property
     def leaf_id(self) -> str | None:
         """The newest entry of the active branch."""
-        return self._path[-1] if self._path else None
+        return self._path[-1].id if self._path else None
 
     @property
     def branch(self) -> list[Entry]:
         """The active branch from root to leaf."""
-        return [self._entries[entry_id] for entry_id in self._path]
+        return [self._entries[ref.id] for ref in self._path]
 
     def add(self, entries: Iterable[Entry]) -> None:
         """Take in stored entries; the last one becomes the leaf.
@@ -69,10 +77,13 @@ class StoredSession:
                 self.move_to(ref.id)
                 continue
             self._entries[ref.id] = entry
-            self._refs[ref.id] = ref
             if ref.type == "message" and ref.message is not None:
                 self._known[id(entry["message"])] = ref.message
-            self.move_to(ref.id)
+            if self._path and entry.get("parentId") == self._path[-1].id:
+                self._step(ref)
+            else:
+                self._aside[ref.id] = ref
+                self.move_to(ref.id)
 
     def move_to(self, leaf_id: str | None) -> None:
         """Make another entry the leaf; ``None`` goes back before the first one.
@@ -80,37 +91,50 @@ class StoredSession:
         Raises:
             InvalidEntry: there is no such entry, or its parents form a cycle.
         """
+        if leaf_id is not None and leaf_id not in self._entries:
+            raise InvalidEntry(f"there is no entry {leaf_id!r} to make the leaf")
+        if leaf_id is not None and leaf_id == self.leaf_id:
+            return
+        position = self._position
+        if position is None:
+            position = {ref.id: place for place, ref in enumerate(self._path)}
         ahead: list[str] = []
         current = leaf_id
-        if current is not None and current not in self._entries:
-            raise InvalidEntry(f"there is no entry {current!r} to make the leaf")
         walked: set[str] = set()
-        while current is not None and current in self._entries and current not in self._position:
+        while current is not None and current in self._entries and current not in position:
             if current in walked:
                 raise InvalidEntry(f"entry {current!r} is its own ancestor; repair its parentId")
             walked.add(current)
             ahead.append(current)
             parent = self._entries[current].get("parentId")
             current = parent if isinstance(parent, str) else None
-        kept = self._position[current] + 1 if current in self._position and current is not None else 0
+        kept = 0 if current is None else position.get(current, -1) + 1
         if kept < len(self._path):
-            for entry_id in self._path[kept:]:
-                del self._position[entry_id]
+            self._position = position
+            for ref in self._path[kept:]:
+                del position[ref.id]
+                self._aside[ref.id] = ref
             del self._path[kept:]
             self._acknowledged = min(self._acknowledged, kept)
             self._messages_valid = False
         for entry_id in reversed(ahead):
-            self._position[entry_id] = len(self._path)
-            self._path.append(entry_id)
-            self._extend_messages(entry_id)
+            self._step(self._aside.pop(entry_id))
+
+    def _step(self, ref: EntryRef) -> None:
+        """Make an entry whose parent is the leaf the new leaf."""
+        if self._position is not None:
+            self._position[ref.id] = len(self._path)
+        self._path.append(ref)
+        self._extend_messages(ref.id)
 
     def digested(self) -> list[tuple[Entry, EntryRef]]:
         """All entries with their digests, in the order they were added."""
-        return [(entry, self._refs[entry_id]) for entry_id, entry in self._entries.items()]
+        refs = {ref.id: ref for ref in self._all_refs()}
+        return [(entry, refs[entry_id]) for entry_id, entry in self._entries.items()]
 
     def branch_refs(self, start: int = 0) -> tuple[EntryRef, ...]:
         """Digests of the active branch, from a position on."""
-        return tuple(self._refs[entry_id] for entry_id in self._path[start:])
+        return tuple(self._path[start:])
 
     def refresh(self) -> BranchRefreshed:
         """What changed on the branch since the last acknowledged refresh."""
@@ -119,6 +143,9 @@ class StoredSession:
     def acknowledge(self) -> None:
         """Confirm the last `refresh`."""
         self._acknowledged = len(self._path)
+        self._known = {}
+        self._knows_all = False
+        self._unknown = 0
 
     def messages(self) -> list[Message]:
         """The conversation the branch makes: what goes out when nothing is paged. Must not be changed."""
@@ -127,9 +154,29 @@ class StoredSession:
             self._messages_valid = True
         return self._messages
 
+    def message_ref(self, entry_id: str) -> MessageRef | None:
+        """The digest of the message an entry puts into the conversation by itself, if any."""
+        ref = self._aside.get(entry_id) or next((r for r in reversed(self._path) if r.id == entry_id), None)
+        return None if ref is None or ref.type == "context_edit" else ref.message
+
     def known_ref(self, message: Message) -> MessageRef | None:
-        """The digest of a message that is a stored entry's own object."""
-        return self._known.get(id(message))
+        """The digest of a message that is a stored entry's own object, unless it is not worth looking for."""
+        known = self._known.get(id(message))
+        if known is None and not self._knows_all:
+            self._unknown += 1
+            if self._unknown > _SEARCHED_FOR:
+                self._knows_all = True
+                self._known = {
+                    id(self._entries[ref.id]["message"]): ref.message
+                    for ref in self._all_refs()
+                    if ref.type == "message" and ref.message is not None
+                }
+                known = self._known.get(id(message))
+        return known
+
+    def _all_refs(self) -> Iterator[EntryRef]:
+        yield from self._path
+        yield from self._aside.values()
 
     def _extend_messages(self, entry_id: str) -> None:
         entry = self._entries[entry_id]

@@ -137,5 +137,5 @@ class WindowHistory:
         if self.incomplete:
             return None
         repaired = self._state.request
-        last = (self._state.conversation if repaired is None else repaired.host).last
-        return request.resident_tokens + (0 if last is None else last.input_tokens)
+        whole = self._state.conversation if repaired is None else repaired.host
+        return request.resident_tokens + whole.input_tokens

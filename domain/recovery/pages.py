@@ -11,6 +11,7 @@ from typing import Any
 
 from ..history import History, HistoryItem
 from ..json_text import UTF16_UNIT, from_utf16, stringify, to_utf16
+from ..messages import text
 from .errors import RecoveryErrorCode, RecoveryRefused
 from .public_view import RECOVERY_TOOLS, Content, public_block
 
@@ -71,8 +72,8 @@ class OutputReader:
                 RecoveryErrorCode.UNKNOWN_OUTPUT,
                 f"item {history_id!r} has no result for tool call {call_id!r}; load_history shows its calls",
             )
-        names = {call.name for call in item.message.calls if call.id == call_id} | {result.get("toolName")}
-        if names & RECOVERY_TOOLS:
+        called = {call.name for call in item.message.calls if call.id == call_id}
+        if (called | {text(result.get("toolName"))}) & RECOVERY_TOOLS:
             raise RecoveryRefused(
                 RecoveryErrorCode.RECOVERY_OUTPUT,
                 f"the result for tool call {call_id!r} is what a recovery tool answered; "

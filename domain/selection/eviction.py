@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from ..calibration import Costs
-from ..conversation import Conversation, Step
+from ..conversation import Conversation
 from ..cut import Cut, Fallback, Frontier, FrontierKind, Notice, cut_key
 from ..errors import SelectionErrorCode
 from ..events import Mode, Parts, Replacement, Rule, UnitSize
 from ..history import History
 from ..settings import Limits
+from ..steps import Step
 from .notices import Notices, ToolReference
 from .window import Unit, Window
 
@@ -56,6 +57,22 @@ class Eviction:
     failure: Fallback | None = None
 
 
+class _Named(NamedTuple):
+    """What a notice names."""
+
+    newest_id: str | None
+    reference: ToolReference | None = None
+
+
+class _Reached(NamedTuple):
+    """A boundary whose notice is not written."""
+
+    evicted: int
+    frontier: Frontier
+    named: _Named
+    retained: float
+
+
 class Refused(Exception):
     """A run that cannot end below its limits; ``count`` units had left by then."""
 
@@ -75,6 +92,7 @@ class Evictor:
         self, conversation: Conversation, history: History, costs: Costs, limits: Limits, notices: Notices
     ) -> None:
         self.constant = costs.constant(conversation)
+        self._conversation = conversation
         self._history = history
         self._costs = costs
         self._limits = limits
@@ -136,33 +154,41 @@ class Evictor:
         if window.has_active_turn and self.calibrated(request) > limits.budget:
             self._refuse_request(window, request)
         unread = unread_exchange(window, self._history)
-        newest_id = previous.frontier.last_evicted.history_id if previous else None
-        boundary = Boundary(0, previous.frontier, previous.notice, retained) if previous else None
-        reference: ToolReference | None = None
-        shown: tuple[str | None, ToolReference | None] | None = None
+        named = _Named(previous.frontier.last_evicted.history_id if previous else None)
+        reached = None if previous is None else _Reached(0, previous.frontier, named, retained)
         ends_keyless, failure = False, None
-        count = 0
-        while not self._fits(retained, notice, min(destination, limits.budget)):
+        limit, count = min(destination, limits.budget), 0
+
+        def told() -> Notice | None:
+            return notice if count == 0 else self._notices.normal(named.newest_id, named.reference)
+
+        def boundary() -> Boundary | None:
+            if reached is None:
+                return None
+            told_there = notice if reached.evicted == 0 else self._notices.normal(*reached.named)
+            assert told_there is not None
+            return Boundary(reached.evicted, reached.frontier, told_there, reached.retained)
+
+        # The notice only adds to what is retained: it is not written before it can matter.
+        while self.calibrated(retained) > limit or not self._fits(retained, told(), limit):
             if count == len(window.units) or window.units[count] is unread:
-                mode, retained, notice, replaced = self._protected(window, count, retained, notice, unread)
-                return Eviction(mode, count, retained, notice, replaced, boundary, ends_keyless, failure)
+                mode, retained, sent, replaced = self._protected(window, count, retained, told(), unread)
+                return Eviction(mode, count, retained, sent, replaced, boundary(), ends_keyless, failure)
             unit = window.units[count]
             count += 1
             retained -= self._costs.total(unit.steps)
-            for known in self._known_ids(unit.steps):
-                newest_id = known
-            reference = reference or self._first_reference(unit)
-            if (newest_id, reference) != shown or notice is None:
-                shown = (newest_id, reference)
-                notice = self._notices.normal(newest_id, reference)
+            named = _Named(
+                next(self._known_ids(reversed(unit.steps)), named.newest_id),
+                named.reference or self._first_reference(unit),
+            )
             if keyed:
                 frontier, unresolved = self._frontier_of(unit, window)
                 ends_keyless = frontier is None
                 if unresolved:
                     failure = Fallback.CUT_KEY_UNRESOLVED
                 if frontier is not None:
-                    boundary = Boundary(count, frontier, notice, retained)
-        return Eviction(Mode.PAGED, count, retained, notice, (), boundary, ends_keyless, failure)
+                    reached = _Reached(count, frontier, named, retained)
+        return Eviction(Mode.PAGED, count, retained, told(), (), boundary(), ends_keyless, failure)
 
     def _fits(self, retained: float, notice: Notice | None, limit: float) -> bool:
         return self.calibrated(retained + (notice.tokens if notice else 0)) <= limit
@@ -211,7 +237,7 @@ class Evictor:
 
     def _frontier_of(self, unit: Unit, window: Window) -> tuple[Frontier | None, bool]:
         # The second value: a stored message could not be told from others, so no cut can be remembered.
-        for step in unit.key_candidates():
+        for step in unit.key_candidates(self._conversation):
             if step.ref.role not in ("user", "assistant"):
                 continue
             key = cut_key(step.ref, self._history)
@@ -274,7 +300,8 @@ def unread_exchange(window: Window, history: History) -> Unit | None:
     unit = window.units[-1]
     assistant = unit.steps[0].ref
     turn = history.turn_of(assistant) if assistant.calls else None
-    if turn is None or turn is not history.last:
+    newest = history.last
+    if turn is None or newest is None or turn.sequence != newest.sequence:
         return None
     calls = [call.id for call in assistant.calls] == [call.id for call in turn.message.calls]
     results = [step.ref.call_id for step in unit.steps[1:]] == [ref.call_id for ref in turn.results]

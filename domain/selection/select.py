@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from ..calibration import Costs, costs_of
-from ..conversation import Step, runs_of
+from ..conversation import Conversation, runs_of
 from ..cut import Cut, Fallback
 from ..errors import SelectionErrorCode
 from ..estimation import TokenEstimator
 from ..events import ContextAborted, ContextRequested, ContextSelected, Mode, Parts, Rule
 from ..settings import Limits, limits_of
 from ..state import SessionState
+from ..steps import NO_STEP, Step
 from .eviction import Eviction, Evictor, Refused
 from .frontier import window_behind
 from .notices import Notices
@@ -100,10 +101,7 @@ class _Run:
         return self._advance(behind, cut)
 
     def _whole_input_fits(self) -> bool:
-        last = self._conversation.last
-        if last is None:
-            return self._evictor.calibrated(self._costs.resident) <= self._limits.budget
-        total = self._costs.resident + last.kept_tokens
+        total = self._costs.resident + self._conversation.kept_tokens
         for index, weight in self._costs.weights.items():
             step = self._conversation.at(index)
             total += 0 if step.dropped else weight - step.tokens
@@ -187,17 +185,15 @@ class _Run:
 
 
 def _invalid_structure(state: SessionState) -> ContextAborted:
-    last = state.conversation.last
-    assert last is not None
-    step = last.broken or last.exchange or last
+    step = _what_breaks(state.conversation)
     slot = state.branch.projection.find(step.ref, 0)
     where = "only in this request" if slot is None else f"entry {state.branch.projection.entry_id(slot)}"
     return ContextAborted(
         code=SelectionErrorCode.INVALID_MESSAGE_STRUCTURE,
         rule=Rule.STRUCTURE,
-        message=f"{_what_is_wrong(last)} (outgoing message {step.index}, {where}). Every tool call "
-        "needs exactly one result right behind its assistant message; repair the stored conversation, or set "
-        'onInvalidStructure to "repair" to leave out what breaks it.',
+        message=f"{_what_is_wrong(state.conversation)} (outgoing message {step.index}, {where}). Every tool "
+        "call needs exactly one result right behind its assistant message; repair the stored conversation, "
+        'or set onInvalidStructure to "repair" to leave out what breaks it.',
         frontier_before=state.frontier,
     )
 
@@ -212,13 +208,22 @@ def _rule_of(mode: Mode, normal: Rule) -> Rule:
             return normal
 
 
-def _what_is_wrong(last: Step) -> str:
-    if last.broken is None:
+def _what_breaks(conversation: Conversation) -> Step:
+    last, broken = conversation.last, conversation.broken
+    assert last is not None
+    if broken is not None:
+        return broken
+    return last if last.exchange == NO_STEP else conversation.at(last.exchange)
+
+
+def _what_is_wrong(conversation: Conversation) -> str:
+    last, broken = conversation.last, conversation.broken
+    if broken is None:
         return (
             "A stored tool result follows a tool call that only this request carries"
-            if last.unowned_result
+            if last is not None and last.unowned_result
             else "A tool call has no result yet"
         )
-    if last.broken.ref.role == "toolResult":
+    if broken.ref.role == "toolResult":
         return "A tool result answers no open tool call"
     return "A tool call has no result, or shares its id with another"

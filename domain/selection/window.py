@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from ..conversation import Conversation, Step
+from ..conversation import Conversation
 from ..cut import FrontierKind
+from ..steps import NO_STEP, Step
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -18,26 +19,25 @@ class Unit:
 
     Attributes:
         steps: what is still in the window, in the order sent.
-        last: the newest message of the whole unit, evicted ones included.
+        last_index: position of the newest message of the whole unit, evicted ones included.
         first_index: position of the unit's oldest message, evicted ones included.
     """
 
     kind: FrontierKind
     steps: tuple[Step, ...]
-    last: Step
+    last_index: int
     first_index: int
 
-    def key_candidates(self) -> Iterator[Step]:
+    def key_candidates(self, conversation: Conversation) -> Iterator[Step]:
         """Messages that may name this unit, newest first."""
         if self.kind is FrontierKind.PARTIAL_TURN:
             if self.steps[0].ref.role == "assistant":
                 yield self.steps[0]
             return
-        step: Step | None = self.last
-        while step is not None and step.index >= self.first_index:
+        for index in range(self.last_index, self.first_index - 1, -1):
+            step = conversation.at(index)
             if not step.dropped:
                 yield step
-            step = step.previous
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,9 +68,7 @@ class Window:
 
 def whole_window(conversation: Conversation) -> Window:
     """The window before any cut."""
-    steps = [step for step in conversation.backwards() if not step.dropped]
-    steps.reverse()
-    return window_of(conversation, steps)
+    return window_of(conversation, conversation.behind(-1))
 
 
 def window_of(conversation: Conversation, steps: Iterable[Step], remainder: Unit | None = None) -> Window:
@@ -80,17 +78,17 @@ def window_of(conversation: Conversation, steps: Iterable[Step], remainder: Unit
     The active turn's envelope and trailing messages are in the window wherever they stand.
     """
     last, active = conversation.last, conversation.active_request
-    answered = _answered_by_stored(last, active)
+    answered = _answered_by_stored(conversation, active)
     before: list[Step] = []
     behind: list[Step] = []
     for step in steps:
-        if active is None or step.request is not active:
+        if active is None or step.request != active.index:
             before.append(step)
-        elif not step.in_envelope and not _is_trailing(step, answered):
+        elif not step.in_envelope and not _is_trailing(conversation, step, answered):
             behind.append(step)
     units = [] if remainder is None else [remainder]
     for group in _grouped(before, _same_unit):
-        kind = FrontierKind.PREFIX if group[0].request is None else FrontierKind.COMPLETED_TURN
+        kind = FrontierKind.PREFIX if group[0].request == NO_STEP else FrontierKind.COMPLETED_TURN
         units.append(_unit(kind, group))
     active_start = len(units)
     if active is None or last is None:
@@ -100,7 +98,7 @@ def window_of(conversation: Conversation, steps: Iterable[Step], remainder: Unit
         tuple(units),
         active_start,
         envelope=envelope_of(conversation, active, last.envelope_end),
-        trailing=trailing_of(last, active, answered),
+        trailing=trailing_of(conversation, last, active, answered),
         has_active_turn=True,
     )
 
@@ -110,38 +108,43 @@ def envelope_of(conversation: Conversation, request: Step, end: int) -> tuple[St
     return tuple(step for step in conversation.between(request.index, end) if not step.dropped)
 
 
-def trailing_of(last: Step, request: Step, answered: frozenset[int] = frozenset()) -> tuple[Step, ...]:
+def trailing_of(
+    conversation: Conversation, last: Step, request: Step, answered: frozenset[int] = frozenset()
+) -> tuple[Step, ...]:
     """Outgoing-only messages of a request behind its envelope, up to the step ``last``.
 
     The exchanges of the assistants at ``answered`` are not among them.
     """
     found = []
-    step = last.unstored
-    while step is not None and step.index > request.index:
-        if not step.dropped and not step.in_envelope and _is_trailing(step, answered):
+    for step in conversation.unstored(last.index + 1):
+        if step.index <= request.index:
+            break
+        if not step.dropped and not step.in_envelope and _is_trailing(conversation, step, answered):
             found.append(step)
-        step = None if step.previous is None else step.previous.unstored
     return tuple(reversed(found))
 
 
-def _answered_by_stored(last: Step | None, active: Step | None) -> frozenset[int]:
+def _answered_by_stored(conversation: Conversation, active: Step | None) -> frozenset[int]:
     """Positions of outgoing-only assistants of the active request that a stored result answers."""
-    found: set[int] = set()
-    step = last if last is not None and last.unowned_result else None
-    while step is not None and step is not active:
-        owner = step.exchange
-        if owner is not None and owner.outgoing_only and not step.outgoing_only:
-            found.add(owner.index)
-        step = step.previous
-    return frozenset(found)
+    last = conversation.last
+    if last is None or active is None or not last.unowned_result:
+        return frozenset()
+    return frozenset(
+        step.exchange
+        for step in conversation.between(active.index + 1, last.index)
+        if not step.outgoing_only
+        and step.exchange != NO_STEP
+        and conversation.at(step.exchange).outgoing_only
+    )
 
 
-def _is_trailing(step: Step, answered: frozenset[int]) -> bool:
+def _is_trailing(conversation: Conversation, step: Step, answered: frozenset[int]) -> bool:
     # A result that only this request carries still belongs to the stored call it answers.
-    owner = step.exchange
-    if owner is not None and owner.index in answered:
+    if not step.outgoing_only or step.exchange in answered:
         return False
-    return step.outgoing_only and (step.ref.role != "toolResult" or owner is None or owner.outgoing_only)
+    if step.ref.role != "toolResult" or step.exchange == NO_STEP:
+        return True
+    return conversation.at(step.exchange).outgoing_only
 
 
 def _grouped(steps: list[Step], together: Callable[[Step, Step], bool]) -> list[list[Step]]:
@@ -155,14 +158,12 @@ def _grouped(steps: list[Step], together: Callable[[Step, Step], bool]) -> list[
 
 
 def _same_unit(before: Step, step: Step) -> bool:
-    if step.request is not None:
-        return before.request is step.request
-    return before.request is None and _same_exchange(before, step)
+    return before.request == step.request and (step.request != NO_STEP or _same_exchange(before, step))
 
 
 def _same_exchange(before: Step, step: Step) -> bool:
-    return step.exchange is not None and step.exchange is before.exchange
+    return step.exchange != NO_STEP and step.exchange == before.exchange
 
 
 def _unit(kind: FrontierKind, steps: list[Step]) -> Unit:
-    return Unit(kind, tuple(steps), steps[-1], steps[0].index)
+    return Unit(kind, tuple(steps), steps[-1].index, steps[0].index)

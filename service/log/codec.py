@@ -10,14 +10,18 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import Any, get_args
 
+import msgspec
 from cattrs import Converter
 from cattrs.errors import BaseValidationError, ForbiddenExtraKeysError
 
 from context_paging.domain.cut import Fallback, FrontierKind
+from context_paging.domain.entries import EntryRef
 from context_paging.domain.errors import HistoryErrorCode, InvalidEvent, SelectionErrorCode
 from context_paging.domain.events import SCHEMA_VERSION, Event, Mode, Rule
+from context_paging.domain.messages import MessageRef
 from context_paging.domain.repair import RepairKind
 
 from .upcasters import upcast
@@ -67,6 +71,7 @@ def decode(event_type: str, schema_version: int, payload: str) -> Event:
         ValueError,
         AttributeError,
         RecursionError,
+        msgspec.ValidationError,
     ) as error:
         raise InvalidEvent(f"a stored {event_type!r} event cannot be read: {error!r}") from None
     return event
@@ -107,10 +112,31 @@ def _optional_number(value: Any, kind: Any) -> int | float | None:
     return None if value is None else _number(value, kind)
 
 
+def _reference(fingerprint: Callable[[bytes], bytes], reference: MessageRef | EntryRef) -> dict[str, Any]:
+    written: dict[str, Any] = msgspec.to_builtins(reference, builtin_types=(bytes,))
+    message = written if isinstance(reference, MessageRef) else written.get("message")
+    if message is not None:
+        message["fingerprint"] = fingerprint(message["fingerprint"]).hex()
+    return written
+
+
+def _read_reference(value: Any, kind: type[MessageRef | EntryRef]) -> MessageRef | EntryRef:
+    if kind is MessageRef:
+        return msgspec.convert(_with_digest(value), MessageRef)
+    if value.get("message") is not None:
+        value = {**value, "message": _with_digest(value["message"])}
+    return msgspec.convert(value, EntryRef)
+
+
+def _with_digest(message: Any) -> Any:
+    return {**message, "fingerprint": bytes.fromhex(message["fingerprint"])}
+
+
 def _make_converter(fingerprint: Callable[[bytes], bytes]) -> Converter:
     converter = Converter(omit_if_default=True, forbid_extra_keys=True, detailed_validation=False)
-    converter.register_unstructure_hook(bytes, lambda digest: fingerprint(digest).hex())
-    converter.register_structure_hook(bytes, lambda value, _: bytes.fromhex(value))
+    for reference in (MessageRef, EntryRef):
+        converter.register_unstructure_hook(reference, partial(_reference, fingerprint))
+        converter.register_structure_hook(reference, _read_reference)
     for plain in (int, str, bool):
         converter.register_structure_hook(plain, _exactly(plain))
     # These are texts too, and would be taken for plain ones.

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from context_paging.domain.errors import InvalidEvent
 from context_paging.domain.events import (
@@ -30,6 +30,7 @@ from .codec import decode
 from .records import Record
 
 Encode = Callable[[Event], str]
+T = TypeVar("T")
 _OF_HOSTS = frozenset(
     {
         SessionStarted,
@@ -44,6 +45,8 @@ _OF_HOSTS = frozenset(
 )
 LONGEST_ID = 500
 """Characters of an id: PostgreSQL's indexes hold no more than some kilobytes."""
+_LARGEST = 2**63 - 1
+"""What a database's integer holds."""
 
 
 class PreparedEvent(NamedTuple):
@@ -202,26 +205,19 @@ class Append:
         """What `to_bytes` wrote.
 
         Raises:
-            ValueError, TypeError: it is something else.
+            ValueError: it is something else.
         """
         head, *payloads = text.decode("ascii").split("\n")
-        session_id, expected, label, key, rows = json.loads(head)
-        prepared = [
-            PreparedEvent(
-                event_id,
-                event_type,
-                version,
-                datetime.fromisoformat(moment),
-                call_id,
-                payload,
-                None if content is None else b64decode(content),
-            )
-            for (event_id, event_type, version, moment, call_id, content), payload in zip(
-                rows, payloads, strict=True
-            )
-        ]
-        content_key = None if key is None else ContentKey(key[0], b64decode(key[1]))
-        return cls(session_id, expected, label, [], encode, prepared, content_key)
+        try:
+            session_id, expected, label, key, rows = json.loads(head)
+            content_key = None if key is None else _key(*key)
+            prepared = [_row(row, payload) for row, payload in zip(rows, payloads, strict=True)]
+        except (TypeError, RecursionError) as error:
+            raise ValueError(f"this is no append: {error}") from None
+        if not prepared or (content_key is None and any(row.content is not None for row in prepared)):
+            raise ValueError("an append has events, and contents have a key")
+        label = _optional(_str, label)
+        return cls(_id(session_id), _whole(expected), label, [], encode, prepared, content_key)
 
 
 def _check_id(whose: str, value: Any) -> None:
@@ -235,6 +231,52 @@ def _in_utc(moment: datetime) -> datetime:
         return moment.astimezone(UTC)
     except (AttributeError, OverflowError, ValueError) as error:
         raise InvalidEvent(f"an event cannot have been recorded at {moment!r}: {error}") from None
+
+
+def _row(row: Any, payload: str) -> PreparedEvent:
+    event_id, event_type, version, moment, call_id, content = row
+    recorded_at = datetime.fromisoformat(moment)
+    if recorded_at.utcoffset() != timedelta(0):
+        raise ValueError(f"{moment} is not in UTC")
+    return PreparedEvent(
+        _id(event_id),
+        _str(event_type),
+        _whole(version),
+        recorded_at,
+        _optional(_id, call_id),
+        payload,
+        _optional(_bytes, content),
+    )
+
+
+def _key(key_id: Any, wrapped: Any) -> ContentKey:
+    return ContentKey(_str(key_id), _bytes(wrapped))
+
+
+def _str(value: Any) -> str:
+    if type(value) is not str:
+        raise ValueError(f"{type(value).__name__} is no text")
+    return value
+
+
+def _id(value: Any) -> str:
+    if len(_str(value)) > LONGEST_ID:
+        raise ValueError("an id is too long")
+    return _str(value)
+
+
+def _whole(value: Any) -> int:
+    if type(value) is not int or not 0 <= value <= _LARGEST:
+        raise ValueError("this is no number of events")
+    return value
+
+
+def _bytes(value: Any) -> bytes:
+    return b64decode(_str(value), validate=True)
+
+
+def _optional(read: Callable[[Any], T], value: Any) -> T | None:
+    return None if value is None else read(value)
 
 
 _json = json.JSONEncoder(separators=(",", ":"), check_circular=False)

@@ -83,7 +83,8 @@ class SessionModel:
             if new.call_id is not None or isinstance(new.event, _OF_SESSIONS):
                 session = self._with_event(session, new)
         self.session = session._replace(
-            last_at=last.recorded_at,
+            # A clock that was set back does not make a session older than it is: it would be retired.
+            last_at=max(session.last_at, *(new.recorded_at for new in events)),
             last_sequence=last.sequence,
             events=session.events + len(events),
             last_hash=last.hash,

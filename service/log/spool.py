@@ -238,7 +238,7 @@ def read_frames(
 def _append_of(body: bytes, encode: Encode) -> Append | None:
     try:
         return Append.from_bytes(body, encode)
-    except (ValueError, TypeError, KeyError):
+    except ValueError:
         return None
 
 

@@ -123,7 +123,7 @@ def _step_answer(session: Session, settings: Any, step: Any) -> Any:
         case "context":
             return _context_answer(session, step)
         case "session_start":
-            return _reply_answer(
+            return reply_answer(
                 session.start(
                     step["reason"],
                     global_settings=settings.get("global"),
@@ -132,26 +132,26 @@ def _step_answer(session: Session, settings: Any, step: Any) -> Any:
                 )
             )
         case "turn_end":
-            return _reply_answer(session.turn_end(step["entry"]))
+            return reply_answer(session.turn_end(step["entry"]))
         case "session_tree":
-            return _reply_answer(session.navigate(step["leaf"]))
+            return reply_answer(session.navigate(step["leaf"]))
         case "model_select":
-            return _reply_answer(session.select_model())
+            return reply_answer(session.select_model())
         case "session_before_compact":
             reply = session.before_compaction(step["reason"])
-            return {"cancel": reply.cancelled, **_reply_answer(reply)}
+            return {"cancel": reply.cancelled, **reply_answer(reply)}
         case "session_compact":
-            return _reply_answer(session.compacted(step["entry"]))
+            return reply_answer(session.compacted(step["entry"]))
         case "command":
-            told = _reply_answer(session.command(step["args"]))
-            return {**_statistics_answer(session), **told} if step["args"] == "stats" else told
+            told = reply_answer(session.command(step["args"]))
+            return {**statistics_answer(session), **told} if step["args"] == "stats" else told
         case "tool":
-            return _tool_answer(session, step)
+            return tool_answer(session, step)
         case other:
             raise ValueError(f"there is no step {other!r}")
 
 
-def _reply_answer(reply: Reply) -> dict[str, Any]:
+def reply_answer(reply: Reply) -> dict[str, Any]:
     return {
         "notifications": [note.level for note in reply.notifications],
         "status": [] if reply.status is None else [reply.status],
@@ -171,20 +171,20 @@ def _context_answer(session: Session, step: Any) -> dict[str, Any]:
     answer = answer_of(reply)
     if "kept" in answer:
         answer["kept"] = [i for first, last in answer["kept"] for i in range(first, last + 1)]
-    return {**answer, **_reply_answer(reply)}
+    return {**answer, **reply_answer(reply)}
 
 
-def _tool_answer(session: Session, step: Any) -> dict[str, Any]:
+def tool_answer(session: Session, step: Any) -> dict[str, Any]:
     try:
         reply = session.tool(step["name"], step["params"])
     except RecoveryRefused as refused:
         navigating = step["name"] != "read_context_output"
         code = refused.reason if navigating and refused.reason in NAVIGATOR_CODES else None
         return {"error": {"code": code}, "notifications": [], "status": []}
-    return {"result": reply.result, **_reply_answer(reply)}
+    return {"result": reply.result, **reply_answer(reply)}
 
 
-def _statistics_answer(session: Session) -> dict[str, Any]:
+def statistics_answer(session: Session) -> dict[str, Any]:
     statistics = asdict(session.statistics())
     # A script has no session file.
     assert statistics.pop("stored_bytes") is None

@@ -30,27 +30,16 @@ def observed_branch(branch: Branch) -> object:
 
 def observed_conversation(conversation: Conversation) -> object:
     """Every step, as far as decisions look at it."""
-
-    def index(step: object) -> object:
-        return getattr(step, "index", None)
-
-    return conversation.valid, [
-        (
-            step.index,
-            step.ref,
-            step.slot,
-            step.outgoing_only,
-            step.dropped,
-            step.in_envelope,
-            step.envelope_end if step.request is not None else None,
-            step.input_tokens,
-            step.kept_tokens,
-            step.answered,
-            step.unowned_result,
-            *map(index, (step.request, step.exchange, step.broken, step.unusual, step.unstored)),
-        )
-        for step in conversation.backwards()
-    ]
+    return (
+        list(conversation.backwards()),
+        conversation.input_tokens,
+        conversation.kept_tokens,
+        conversation.broken,
+        conversation.exchange_complete,
+        conversation.valid,
+        list(conversation.unusual()),
+        list(conversation.unstored()),
+    )
 
 
 def observed_request(request: RepairedRequest) -> object:

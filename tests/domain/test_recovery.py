@@ -430,6 +430,16 @@ def test_a_result_without_an_id_can_be_read() -> None:
     assert json.loads(stored.output(2_000, **json.loads(call))) == stored.entries[result]["message"]
 
 
+@pytest.mark.parametrize("odd", [["read"], {"name": "read"}, 7, None])
+def test_a_result_with_an_odd_tool_name_can_be_read(odd: Any) -> None:
+    stored = Stored()
+    turn = stored.add({"role": "assistant", "content": [call_block("c")]})
+    result = stored.add({"role": "toolResult", "toolCallId": "c", "toolName": odd, "content": "z"})
+
+    output = stored.output(2_000, historyId=turn, source="toolResult", toolCallId="c")
+    assert json.loads(output) == stored.entries[result]["message"]
+
+
 def test_a_stray_answer_of_a_recovery_tool_is_not_shown() -> None:
     stored = Stored()
     stored.add({"role": "user", "content": "go"})

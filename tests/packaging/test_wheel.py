@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -122,3 +123,18 @@ def test_an_installed_wheel_takes_no_top_level_name(name: str, embedder: Path, t
     done = run([embedder, "-c", f"import {name}"], tmp_path)
 
     assert f"No module named '{name}'" in done.stderr
+
+
+def test_two_builds_of_the_same_files_give_the_same_bytes(tmp_path: Path) -> None:
+    digests = set()
+    for number, moment in enumerate((1_000_000_000, 1_500_000_000)):
+        copy = shutil.copytree(PROJECT, tmp_path / str(number), symlinks=True, ignore=LEFT_BEHIND)
+        for path in copy.rglob("*"):
+            if not path.is_symlink():
+                os.utime(path, (moment, moment))
+        build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", "dist"]
+        run_well(["env", "SOURCE_DATE_EPOCH=1767225600", *build], copy)
+        (built,) = (copy / "dist").glob("*.whl")
+        digests.add(sha256(built.read_bytes()).hexdigest())
+
+    assert len(digests) == 1

@@ -284,6 +284,39 @@ def test_navigation_resets_the_cut_and_goes_on_from_the_other_leaf(host: Host) -
     assert len(host.session.context().messages) == 1
 
 
+@pytest.mark.parametrize("kind", ["compaction", "context_edit"])
+@pytest.mark.parametrize("again", ["start", "start_without_settings", "navigate"])
+def test_what_was_there_at_a_new_beginning_does_not_reset_a_later_cut(
+    host: Host, kind: str, again: str
+) -> None:
+    host.turns(1)
+    result = next(e["id"] for e in host.session.stored.branch if e["message"]["role"] == "toolResult")
+    if kind == "compaction":
+        host.store(kind, summary="so far", firstKeptEntryId=host.user(), tokensBefore=1)
+    else:
+        host.store(kind, targetId=result, replacement={"content": "edited"})
+    host.turns(5)
+    match again:
+        case "start":
+            host.session.start("reload", global_settings=SMALL)
+        case "start_without_settings":
+            host.session.start_without_settings("reload", "no file")
+        case _:
+            host.session.navigate(host.session.stored.leaf_id)
+    seen = host.session.state.seen
+    host.session.command("on")
+    host.session.context()
+    cut = host.session.state.cut
+    host.user("and?")
+    outcome = host.session.context().outcome
+
+    assert len(seen) == 1
+    assert host.session.state.seen == seen
+    assert isinstance(outcome, ContextSelected)
+    assert outcome.frontier_before == (cut.frontier if cut else None)
+    assert cut is not None or again == "start_without_settings"
+
+
 def test_navigating_to_an_unknown_entry_is_a_typed_error(host: Host) -> None:
     with pytest.raises(InvalidEntry, match="no entry 'nowhere'"):
         host.session.navigate("nowhere")

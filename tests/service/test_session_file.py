@@ -6,6 +6,7 @@ import gzip
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +132,14 @@ def test_a_line_with_two_records_gives_both(tmp_path: Path) -> None:
     assert problems(path) == ["line 2: holds more than one record; each was read"]
 
 
+def test_a_line_with_very_many_records_is_read_in_no_time(tmp_path: Path) -> None:
+    record = json.dumps(entry("a", None)).encode() + b" \xe2\x80\x83\t"
+    started = time.process_time()
+
+    assert ids(write(tmp_path, HEADER, record * 50_000)) == ["a"]
+    assert time.process_time() - started < 10
+
+
 def test_bad_bytes_are_replaced_and_reported(tmp_path: Path) -> None:
     path = write(tmp_path, HEADER, json.dumps(entry("a", None, "caf?")).encode().replace(b"?", b"\xe9"))
 
@@ -178,16 +187,18 @@ def test_entries_of_unknown_types_are_kept(tmp_path: Path) -> None:
     assert ids(path) == ["a", "b"]
 
 
-def test_a_compaction_that_keeps_from_an_unknown_entry_is_reported(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kept", ["gone", ["a"], {"id": "a"}, 7, True])
+def test_a_compaction_that_keeps_from_an_unknown_entry_is_reported(tmp_path: Path, kept: object) -> None:
     compaction = {
         "type": "compaction",
         "id": "b",
         "parentId": "a",
         "summary": "s",
-        "firstKeptEntryId": "gone",
+        "firstKeptEntryId": kept,
     }
 
-    assert "keeps entries from 'gone'" in problems(write(tmp_path, HEADER, entry("a", None), compaction))[0]
+    (problem,) = problems(write(tmp_path, HEADER, entry("a", None), compaction))
+    assert f"keeps entries from {kept!r}" in problem
 
 
 def test_a_longer_branch_than_that_of_the_last_entry_is_reported(tmp_path: Path) -> None:
@@ -209,6 +220,18 @@ def test_version_1_gets_ids_by_position_the_header_included(tmp_path: Path) -> N
     assert [e["parentId"] for e in file.entries] == [None, "00000001", "00000002"]
     assert file.entries[2]["firstKeptEntryId"] == "00000002"
     assert file.entries[0]["message"]["role"] == "custom"
+
+
+@pytest.mark.parametrize("index", ["1e999", "-1e999", "-1", "1.5", "1e300", "true", '"2"', "[2]"])
+def test_a_version_1_compaction_that_names_no_position_keeps_nothing_before_it(
+    tmp_path: Path, index: str
+) -> None:
+    compaction = f'{{"type": "compaction", "summary": "s", "firstKeptEntryIndex": {index}}}'
+    message = {"type": "message", "message": {"role": "user", "content": "one"}}
+    file = read_session_file(write(tmp_path, {"type": "session", "id": "s-1"}, message, compaction))
+
+    assert len(file.entries) == 2
+    assert "firstKeptEntryId" not in file.entries[1]
 
 
 def test_version_2_calls_custom_messages_by_their_old_name(tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+from msgspec import structs
+
 from context_paging.domain.cut import Cut, CutKey, Frontier, FrontierKind, Notice
 from context_paging.domain.errors import SelectionErrorCode
 from context_paging.domain.events import (
@@ -110,7 +112,7 @@ def unkeyed(event: Event) -> Event:
             return replace(event, appended=tuple(_unkeyed(ref) for ref in event.appended))
         case BranchRefreshed():
             refs = (
-                entry if entry.message is None else replace(entry, message=_unkeyed(entry.message))
+                entry if entry.message is None else structs.replace(entry, message=_unkeyed(entry.message))
                 for entry in event.appended
             )
             return replace(event, appended=tuple(refs))
@@ -121,4 +123,4 @@ def unkeyed(event: Event) -> Event:
 
 
 def _unkeyed(ref: MessageRef) -> MessageRef:
-    return replace(ref, fingerprint=b"")
+    return structs.replace(ref, fingerprint=b"")

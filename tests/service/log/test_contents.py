@@ -77,7 +77,7 @@ def test_a_short_message_cannot_be_guessed_from_its_fingerprint(log: EventLog) -
     assert isinstance(stored, ContextRequested)
     (stored_ref,) = stored.appended
 
-    guessed = sha256(canonical(message).encode()).digest()
+    guessed = sha256(canonical(message)).digest()
 
     assert guessed == ref.fingerprint
     assert stored_ref.fingerprint != guessed

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
+import struct
+import zlib
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from context_paging.service.log import EventLog
 from context_paging.service.log.codec import Encoder
 from context_paging.service.log.prepared import Append, ContentKey
 from context_paging.service.log.spool import Damage, SpoolFile, abandoned, read_frames
@@ -166,3 +171,61 @@ def test_a_file_that_vanishes_does_not_hide_the_others(tmp_path: Path) -> None:
     assert [file.path for file in files] == [path]
     for file in files:
         file.close()
+
+
+def frame(body: bytes) -> bytes:
+    """A frame that is whole."""
+    return struct.pack(">4sII", b"\xc5CPF", len(body), zlib.crc32(body)) + body
+
+
+ROW = ["s-9", "status-published", 1, "2026-03-01T12:00:00+00:00", None, None]
+ODD_HEADS: list[Any] = [
+    {},
+    [],
+    7,
+    [["s"], 0, None, None, [ROW]],
+    ["s" * 501, 0, None, None, [ROW]],
+    ["s", "0", None, None, [ROW]],
+    ["s", -1, None, None, [ROW]],
+    ["s", 2**63, None, None, [ROW]],
+    ["s", True, None, None, [ROW]],
+    ["s", 0, ["label"], None, [ROW]],
+    ["s", 0, None, "", [ROW]],
+    ["s", 0, None, ["k"], [ROW]],
+    ["s", 0, None, ["k", 7], [ROW]],
+    ["s", 0, None, None, ROW],
+    ["s", 0, None, None, [[7, *ROW[1:]]]],
+    ["s", 0, None, None, [[ROW[0], None, *ROW[2:]]]],
+    ["s", 0, None, None, [[*ROW[:2], 1.0, *ROW[3:]]]],
+    ["s", 0, None, None, [[*ROW[:3], "2026-03-01T12:00:00", None, None]]],
+    ["s", 0, None, None, [[*ROW[:3], "0001-01-01T00:00:00+14:00", None, None]]],
+    ["s", 0, None, None, [[*ROW[:3], 0, None, None]]],
+    ["s", 0, None, None, [[*ROW[:4], {}, None]]],
+    ["s", 0, None, None, [[*ROW[:5], "aGk="]]],
+]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        *(json.dumps(head).encode() + b'\n{"text":"x"}' for head in ODD_HEADS),
+        b'["s",0,null,null,[]]',
+        b"[" * 100_000,
+        b"\xff",
+        b"",
+    ],
+    ids=lambda body: body[:60].decode("latin-1"),
+)
+def test_a_whole_frame_that_is_no_append_is_damage_and_hides_no_other(tmp_path: Path, body: bytes) -> None:
+    with EventLog.open(tmp_path / "log.db") as log:
+        folder, log_id = log.spool, log.id
+    assert folder is not None
+    good = [Append("s", n, None, [status(n)], ENCODE).to_bytes() for n in range(2)]
+    path = folder / "1.spool"
+    path.parent.mkdir(exist_ok=True)
+    content = f"context-paging spool 1 {log_id}\n".encode() + frame(good[0]) + frame(body) + frame(good[1])
+    path.write_bytes(content)
+
+    with EventLog.open(tmp_path / "log.db") as log:
+        assert [event.event_id for event in log.events("s")] == ["s-0", "s-1"]
+    assert {kept.name: kept.read_bytes() for kept in folder.glob("1.*")} == {"1.damaged": content}
