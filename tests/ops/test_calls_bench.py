@@ -100,15 +100,17 @@ def test_the_table_and_the_figure_tell_who_was_stopped(bench: Any, tmp_path: Pat
         "autogen": {1_000: done, 10_000: {"stopped": 20.0}},
         "dumped": {1_000: {**done, "median": 4.0}, 10_000: {**done, "median": 40.0}},
     }
-    table = bench("call_costs.tables").page({"calls": found, "versions": {"Python": "3"}})
+    table = bench("call_costs.tables").page(
+        {"calls": found, "versions": {"Python": "3"}, "cores": 2, "load": [0, 1]}
+    )
     path = tmp_path / "calls.svg"
     bench("call_costs.picture").growth(path, "title", bench("calls").lines(found))
 
     assert "| AutoGen `TokenLimited…Context` | 2.00 | – | 7 | 2 |" in table
     assert "| AutoGen `TokenLimited…Context` | 0.5 | – |" in table
-    assert "had no answer after 20 s at 10,000 messages; longer sessions were not tried" in table
+    assert "had no answer after 20 s at 10,000 messages. Longer sessions were not tried" in table
     assert "not measured in this run* | 35.0 | 372 |" in table
-    assert "no answer after so long" in path.read_text()
+    assert "it would take longer than that" in path.read_text()
 
 
 def test_the_status_tells_whether_a_fed_session_grows(bench: Any) -> None:
@@ -118,6 +120,14 @@ def test_the_status_tells_whether_a_fed_session_grows(bench: Any) -> None:
     assert not steady({"fed": {1_000: {"median": 1.0}, 10_000: {"median": 2.1}}})
     assert not steady({"fed": {1_000: {"median": 1.0}, 10_000: {"stopped": 20.0}}})
     assert steady({})
+
+
+def test_who_would_be_too_slow_by_far_is_not_tried(bench: Any) -> None:
+    hopeless = bench("calls").hopeless
+
+    assert hopeless([{"median": 40.0}, {"median": 6_000.0}], 20.0) == {"stopped": 20.0, "expected": 900.0}
+    assert hopeless([{"median": 40.0}, {"median": 1_000.0}], 20.0) is None
+    assert hopeless([{"median": 6_000.0}], 20.0) is None
 
 
 def test_broken_pairs_of_a_request_are_counted(bench: Any) -> None:

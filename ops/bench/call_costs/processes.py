@@ -28,14 +28,16 @@ def peers_python(folder: Path) -> Path:
     """The interpreter of the peers' environment, which is made if it is not there or does not have them.
 
     Raises:
-        subprocess.CalledProcessError: they cannot be installed.
+        RuntimeError: they cannot be installed.
     """
     python = folder / "bin" / "python"
     if not python.exists():
         subprocess.run([sys.executable, "-m", "venv", folder], check=True)
     if _asked(python, "peers", ["versions"]) is None:
         command = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *REQUIREMENTS]
-        subprocess.run(command, check=True, env=_environment(python))
+        done = subprocess.run(command, env=_environment(python), capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(f"the peers cannot be installed: {done.stderr}")
     return python
 
 
