@@ -3,7 +3,7 @@
 The suite runs some examples, always the same ones. A long run, with new ones each time, tells at the end what
 was reached:
 
-    MACHINE_EXAMPLES=5000 MACHINE_STEPS=40 pytest -s tests/model/test_machine.py
+    MACHINE_EXAMPLES=5000 MACHINE_STEPS=40 pytest -s --timeout=0 tests/model/test_machine.py
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from .machine import REACHED, Conversation
 
-EXAMPLES, STEPS = 60, 30
+EXAMPLES, STEPS = 120, 30
 LONG_RUN = "MACHINE_EXAMPLES"
 PHASES = [Phase.generate] if "MACHINE_NO_SHRINKING" in os.environ else [Phase.generate, Phase.shrink]
 
