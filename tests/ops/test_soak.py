@@ -54,5 +54,5 @@ def test_the_program_fails_when_a_session_is_never_let_go(
 
     monkeypatch.setattr(soak.User, "leave", leak)
 
-    assert soak.main(["--hours", "4", "--warm-up", "1", "--sessions", "2", "--most", "0.5"]) == 1
+    assert soak.main(["--hours", "4", "--warm-up", "1", "--sessions", "2", "--most", "0.05"]) == 1
     assert "objects +" in capsys.readouterr().out
