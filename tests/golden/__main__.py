@@ -6,7 +6,8 @@ import json
 import sys
 from typing import Any
 
-from .script import cases, run
+from . import ROOT
+from .script import cases, outcome, run
 
 
 def text(value: Any) -> str:
@@ -30,7 +31,15 @@ def main(arguments: list[str]) -> int:
                 path.write_text(text(value), "utf-8")
             differ += 1
             print(f"{'written' if write else 'differs'}: {folder.name}/{name}")
-    print(f"{len(cases())} cases, {differ} files {'written' if write else 'differ'}")
+    path = ROOT / "outcomes.json"
+    known = json.loads(path.read_text("utf-8"))
+    now = {name: {**case, "outcome": outcome(case["steps"])} for name, case in known.items()}
+    if text(now) != path.read_text("utf-8"):
+        differ += 1
+        if write:
+            path.write_text(text(now), "utf-8")
+        print(f"{'written' if write else 'differs'}: {path.name}")
+    print(f"{len(cases())} cases, {len(known)} outcomes, {differ} files {'written' if write else 'differ'}")
     return 0 if write or not differ else 1
 
 

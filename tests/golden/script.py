@@ -105,7 +105,7 @@ class Script:
         return ContextRequested(
             reused=reused,
             appended=tuple(refs[reused:]),
-            resident_tokens=RESIDENT,
+            resident_tokens=options.get("resident", RESIDENT),
             context_window=options.get("window"),
             usage_tokens=options.get("usage"),
         )
@@ -126,6 +126,16 @@ def run(folder: Path) -> dict[str, Any]:
         "state.json": {"before": before, "after": shown(script.state)},
         "outcome.json": [_shown_event(event) for event in happened],
     }
+
+
+def outcome(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Everything that the events of the last of some steps say, but for what the host passed."""
+    script = Script()
+    happened: list[Event] = []
+    for step in steps:
+        happened = script.play(step)
+    told = [event for event in happened if not isinstance(event, BranchRefreshed | ContextRequested)]
+    return [_plain(asdict(event)) for event in told]
 
 
 def cases() -> list[Path]:

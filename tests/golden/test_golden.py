@@ -22,8 +22,9 @@ from context_paging.domain.reducers.table import (
     Warnings,
 )
 
+from . import ROOT
 from .__main__ import text
-from .script import cases, run
+from .script import cases, outcome, run
 
 FURTHER = {"process restart", "history unavailable in a context request"}
 """Rows of the design that are not a transition of their own."""
@@ -51,6 +52,16 @@ def test_the_golden_files_are_what_comes_out(folder: Path) -> None:
     for name, value in run(folder).items():
         wanted = (folder / name).read_text("utf-8")
         assert text(value) == wanted, "if the change is meant: python -m tests.golden --write"
+
+
+OUTCOMES: dict[str, dict[str, Any]] = json.loads((ROOT / "outcomes.json").read_text("utf-8"))
+
+
+@pytest.mark.parametrize("case", OUTCOMES.values(), ids=OUTCOMES)
+def test_an_outcome_says_all_that_it_should(case: dict[str, Any]) -> None:
+    assert text(outcome(case["steps"])) == text(case["outcome"]), (
+        "if it is meant: python -m tests.golden --write"
+    )
 
 
 def test_every_row_of_the_table_has_a_case() -> None:
