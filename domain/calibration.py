@@ -7,7 +7,6 @@ messages that were measured (design, section 6, "Calibration").
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -15,6 +14,7 @@ from .conversation import Conversation
 from .cut import Notice
 from .messages import MAX_NUMBER, MessageRef
 from .projection import Projection
+from .runs import Run
 from .steps import Step
 
 
@@ -57,6 +57,46 @@ class Anchor:
     correction: Correction | None
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Selected:
+    """A request that was selected. Its messages are listed once a response measures it.
+
+    Attributes:
+        kept: positions of the messages of the conversation that went out, in order.
+        replaced: estimates of references by the position of what they replace.
+        stored: the context projection at that time; ``None`` while nothing is known of it.
+        repaired: the order of the messages may be another than stored.
+    """
+
+    conversation: Conversation
+    kept: tuple[Run, ...]
+    notice: Notice | None
+    replaced: dict[int, int]
+    resident_tokens: float
+    stored: Projection | None
+    repaired: bool
+
+    def sent(self) -> SentRequest:
+        """What went out."""
+        notice, stored = self.notice, self.stored
+        messages = [] if notice is None else [SentMessage(b"", notice.tokens, False)]
+        steps, next_slot = self.conversation.steps(self.kept), 0
+        if stored is not None and not self.replaced and all(step.slot >= 0 for step in steps):
+            messages += [SentMessage(step.ref.fingerprint, step.tokens, True) for step in steps]
+            return SentRequest(tuple(messages), self.resident_tokens)
+        for step in steps:
+            if step.index in self.replaced:
+                messages.append(SentMessage(b"", self.replaced[step.index], False))
+                continue
+            if self.repaired:
+                slot = None if step.slot < 0 else step.slot
+            else:
+                slot = None if stored is None else stored.find(step.ref, next_slot)
+                next_slot = next_slot if slot is None else slot + 1
+            messages.append(SentMessage(step.ref.fingerprint, step.tokens, slot is not None))
+        return SentRequest(tuple(messages), self.resident_tokens)
+
+
 @dataclass(frozen=True, slots=True)
 class Calibration:
     """What is known from provider usage.
@@ -66,7 +106,7 @@ class Calibration:
         overhead: the lowest resident overhead seen since this was cleared, in tokens.
     """
 
-    pending: SentRequest | None = None
+    pending: Selected | None = None
     anchor: Anchor | None = None
     overhead: float | None = None
 
@@ -84,13 +124,10 @@ class Costs:
     context_tokens: float | None = None
     weights: dict[int, float] = field(default_factory=dict)
 
-    def of(self, step: Step) -> float:
-        """Tokens of a message."""
-        return self.weights.get(step.index, step.tokens)
-
-    def total(self, steps: Iterable[Step]) -> float:
-        """Tokens of several messages."""
-        return sum(map(self.of, steps))
+    def of(self, position: int, conversation: Conversation) -> float:
+        """Tokens of a message of the conversation."""
+        weight = self.weights.get(position)
+        return conversation.tokens(position) if weight is None else weight
 
     def constant(self, conversation: Conversation) -> float:
         """What is added to every estimate of this selection, from the original input (design, section 6)."""
@@ -100,41 +137,12 @@ class Costs:
         return self.context_tokens - (self.resident + conversation.input_tokens + surplus)
 
 
-def sent_request(
-    steps: Iterable[Step],
-    notice: Notice | None,
-    replaced: dict[int, int],
-    resident_tokens: float,
-    stored: Projection | None,
-    *,
-    repaired: bool = False,
-) -> SentRequest:
-    """What went out. ``replaced`` gives the estimates of references by position; ``stored`` is ``None`` while
-    nothing is known of the stored conversation. ``repaired``: the order may be another than stored."""
-    messages = [] if notice is None else [SentMessage(b"", notice.tokens, False)]
-    sent = list(steps)
-    if stored is not None and not replaced and all(step.slot >= 0 for step in sent):
-        messages += [SentMessage(step.ref.fingerprint, step.tokens, True) for step in sent]
-        return SentRequest(tuple(messages), resident_tokens)
-    next_slot = 0
-    for step in sent:
-        if step.index in replaced:
-            messages.append(SentMessage(b"", replaced[step.index], False))
-            continue
-        if repaired:
-            slot = None if step.slot < 0 else step.slot
-        else:
-            slot = None if stored is None else stored.find(step.ref, next_slot)
-            next_slot = next_slot if slot is None else slot + 1
-        messages.append(SentMessage(step.ref.fingerprint, step.tokens, slot is not None))
-    return SentRequest(tuple(messages), resident_tokens)
-
-
 def with_response(calibration: Calibration, response: MessageRef) -> Calibration:
     """Calibration after a turn ended: an anchor, if a known request was answered with usable usage."""
-    request, reported = calibration.pending, response.reported_tokens
-    if request is None or reported is None:
+    pending, reported = calibration.pending, response.reported_tokens
+    if pending is None or reported is None:
         return Calibration(None, calibration.anchor, calibration.overhead)
+    request = pending.sent()
     unstored = sum(message.tokens for message in request.messages if not message.stored)
     correction = _correction(
         request.resident_tokens, request.tokens + response.tokens, unstored, reported, calibration.overhead

@@ -7,11 +7,13 @@ section 12). Grouping and structure checks follow the design, section 6.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from .messages import MessageRef
 from .projection import Projection
+from .runs import Run
 from .steps import (
     CHUNK,
     DROPPED,
@@ -43,8 +45,9 @@ class _Fold:
     Attributes:
         answered: calls of the open exchange that have a result, a bit each.
         input_tokens: all messages; ``kept_tokens`` leaves out the dropped ones.
-        unusual: steps that are outgoing-only or whose stored content was edited.
+        unusual: steps that are outgoing-only, whose stored content was edited, or that are out of order.
         unstored: steps that are outgoing-only.
+        dropped: steps that never go out.
     """
 
     answered: int = 0
@@ -53,6 +56,7 @@ class _Fold:
     broken: _Broken | None = None
     unusual: Marked | None = None
     unstored: Marked | None = None
+    dropped: Marked | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -147,6 +151,13 @@ class Conversation:
         """The estimate of the message at a position."""
         return request_tokens(self.ref(index))
 
+    def tokens_of(self, runs: Iterable[Run]) -> int:
+        """The estimate of the messages at some positions."""
+        total = 0
+        for first, last in runs:
+            total += self._tokens_until(last) - self._tokens_until(first - 1)
+        return total
+
     def request_of(self, index: int) -> int:
         """The step that started the request the step at a position belongs to, or `NO_STEP`."""
         return self._chunks[index // CHUNK].requests[index % CHUNK]
@@ -162,9 +173,27 @@ class Conversation:
             index = end
         return steps
 
-    def behind(self, index: int) -> list[Step]:
-        """The steps behind a position, without the dropped ones."""
-        return [step for step in self.between(index + 1, self.length - 1) if not step.flags & DROPPED]
+    def steps(self, runs: Iterable[Run]) -> list[Step]:
+        """The steps at some positions."""
+        return [step for first, last in runs for step in self.between(first, last)]
+
+    def unit_start(self, index: int, *, turns: bool) -> int:
+        """Where the unit begins that ends with the step at a position: its request if whole ``turns`` are
+        units, else its exchange. A step of neither is a unit."""
+        chunk, at = self._chunks[index // CHUNK], index % CHUNK
+        start = chunk.requests[at] if turns else NO_STEP
+        if start == NO_STEP:
+            start = chunk.exchanges[at]
+        return index if start == NO_STEP else start
+
+    def dropped(self, start: int) -> list[int]:
+        """The positions of the dropped steps from a position on."""
+        found = []
+        marked = self._fold.dropped
+        while marked is not None and marked.index >= start:
+            found.append(marked.index)
+            marked = marked.earlier
+        return found[::-1]
 
     def backwards(self, before: int | None = None) -> Iterator[Step]:
         """The steps before a position, or all, newest first."""
@@ -177,17 +206,15 @@ class Conversation:
         return self._marked(marked if before is None else Marked.before(marked, before))
 
     def unusual(self) -> Iterator[Step]:
-        """The steps that are outgoing-only or whose stored content was edited, newest first."""
+        """The steps that are outgoing-only, whose stored content was edited, or that are stored before a
+        step in front of them, newest first."""
         return self._marked(self._fold.unusual)
 
-    def with_slot(self, slot: int) -> Iterator[Step]:
-        """The steps that match a slot, looking no further back than to an earlier slot."""
-        for index in range(self.length - 1, -1, -1):
-            found = self._chunks[index // CHUNK].slots[index % CHUNK]
-            if found == slot:
-                yield self.at(index)
-            if NO_SLOT != found <= slot:
-                return
+    def with_slot(self, slot: int) -> Step | None:
+        """The step that matches a slot, unless it stands behind one that matches a later slot."""
+        index = bisect_right(range(self.length), slot, key=self._next_slot_after)
+        step = self.at(index) if index < self.length else None
+        return None if step is None or step.slot != slot else step
 
     def followed_by(
         self, reused: int, appended: Iterable[MessageRef], stored: Projection | None, stable_slots: int
@@ -231,7 +258,17 @@ class Conversation:
 
     def _next_slot(self, index: int) -> int:
         """Where the search for the message at a position begins."""
-        return self._chunks[(index - 1) // CHUNK].next_slots[(index - 1) % CHUNK] if index else 0
+        return self._next_slot_after(index - 1) if index else 0
+
+    def _next_slot_after(self, index: int) -> int:
+        return self._chunks[index // CHUNK].next_slots[index % CHUNK]
+
+    def _tokens_until(self, index: int) -> int:
+        """The estimate of all messages up to a position."""
+        if index < 0:
+            return 0
+        chunk = self._chunks[index // CHUNK]
+        return chunk.tokens_before + chunk.tokens[index % CHUNK]
 
     def _first_to_match_again(self, reused: int, stored: Projection | None, stable_slots: int) -> int:
         if self.stored is None or stored is None:
@@ -261,6 +298,7 @@ class _Following:
         self.broken = fold.broken if fold.broken is not None and fold.broken.shown_at < kept else None
         self.unusual = Marked.before(fold.unusual, kept)
         self.unstored = Marked.before(fold.unstored, kept)
+        self.dropped = Marked.before(fold.dropped, kept)
         self.next_slot = base._next_slot(kept)
         self.flags, self.request, self.envelope_end, self.exchange = 0, NO_STEP, NO_STEP, NO_STEP
         self.owner: MessageRef | None = None
@@ -280,7 +318,13 @@ class _Following:
     def conversation(self) -> Conversation:
         """The request."""
         fold = _Fold(
-            self.answered, self.input_tokens, self.kept_tokens, self.broken, self.unusual, self.unstored
+            self.answered,
+            self.input_tokens,
+            self.kept_tokens,
+            self.broken,
+            self.unusual,
+            self.unstored,
+            self.dropped,
         )
         return Conversation(self.chunks, self.length, self.stored, self.shared, fold)
 
@@ -294,8 +338,10 @@ class _Following:
         index, stored = self.length, self.stored
         outgoing_only = False
         if slot != NO_SLOT:
-            self.next_slot = max(self.next_slot, slot + 1)
-            if stored is not None and stored.is_edited(slot):
+            in_order = slot >= self.next_slot
+            if in_order:
+                self.next_slot = slot + 1
+            if not in_order or (stored is not None and stored.is_edited(slot)):
                 self.unusual = Marked(index, self.unusual)
         elif stored is not None:
             outgoing_only = True
@@ -304,12 +350,15 @@ class _Following:
         dropped = self._check_exchange(ref, index)
         flags = self._join_request(ref.role, index, outgoing_only, dropped)
         tokens = request_tokens(ref)
-        self.input_tokens += tokens
-        if not dropped:
-            self.kept_tokens += tokens
         if index % CHUNK == 0:
-            self.chunks.append(Chunk())
+            self.chunks.append(Chunk(self.input_tokens))
+        self.input_tokens += tokens
+        if dropped:
+            self.dropped = Marked(index, self.dropped)
+        else:
+            self.kept_tokens += tokens
         chunk = self.chunks[-1]
+        chunk.tokens.append(self.input_tokens - chunk.tokens_before)
         chunk.refs.append(ref)
         chunk.slots.append(slot)
         chunk.next_slots.append(self.next_slot)
@@ -398,14 +447,3 @@ def _bit_of(assistant: MessageRef, call_id: str | None) -> int:
         if call.id == call_id:
             return 1 << position
     return 0
-
-
-def runs_of(positions: Iterable[int]) -> tuple[tuple[int, int], ...]:
-    """Positions as runs of their first and last, in the same order."""
-    runs: list[list[int]] = []
-    for position in positions:
-        if runs and runs[-1][1] == position - 1:
-            runs[-1][1] = position
-        else:
-            runs.append([position, position])
-    return tuple((first, last) for first, last in runs)

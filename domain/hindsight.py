@@ -21,14 +21,13 @@ from .events import (
     Event,
     Rule,
 )
-from .history import History
 from .reducers import Transition, evolve, transition_of
 from .reducers.projection import project
+from .runs import Run, positions_of
 from .selection.eviction import unread_exchange
 from .selection.frontier import window_behind
 from .selection.window import Unit, Window, whole_window
 from .state import SessionState
-from .steps import Step
 from .what_if import IncompleteLog, Outcome
 
 _UNGROUPED = (Rule.INVALID_LIMITS, Rule.STRUCTURE, Rule.RESIDENT_OVER_BUDGET)
@@ -144,7 +143,7 @@ def _window_parts(
     anchor, history = state.calibration.anchor, state.branch.history
     costs = costs_of(state.conversation, state.stored, anchor, request.usage_tokens, request.resident_tokens)
     window = whole_window(state.conversation)
-    unread = unread_exchange(window, history)
+    unread = unread_exchange(state.conversation, window, history)
     sent = _sent_positions(state, window, outcome)
     referenced = (
         {item.index: item.tokens for item in outcome.replaced}
@@ -155,10 +154,10 @@ def _window_parts(
     parts = []
     for unit in window.units:
         fate = _fate(unit, sent, referenced, protected=unit is unread) if looked_at else Fate.NOT_REACHED
-        parts.append(_part(unit.kind.value, fate, unit.steps, sent, referenced, costs, history))
-    for kind, steps in (("request", window.envelope), ("trailing", window.trailing)):
-        if steps:
-            parts.append(_part(kind, Fate.REQUEST, steps, sent, referenced, costs, history))
+        parts.append(_part(state, unit.kind.value, fate, unit.runs, sent, referenced, costs))
+    for kind, runs in (("request", window.envelope), ("trailing", window.trailing)):
+        if runs:
+            parts.append(_part(state, kind, Fate.REQUEST, runs, sent, referenced, costs))
     return tuple(sorted(parts, key=lambda part: part.first))
 
 
@@ -166,19 +165,19 @@ def _sent_positions(
     state: SessionState, window: Window, outcome: ContextSelected | ContextAborted
 ) -> frozenset[int]:
     if isinstance(outcome, ContextSelected):
-        return frozenset(position for first, last in outcome.kept for position in range(first, last + 1))
+        return frozenset(positions_of(outcome.kept))
     # An abort names no messages: what was left when it gave up.
     if outcome.rule is Rule.REQUEST_OVER_BUDGET:
-        return frozenset(step.index for step in (*window.envelope, *window.trailing))
+        return frozenset(positions_of((*window.envelope, *window.trailing)))
     history, cut = state.branch.history, state.cut
     behind = None
     if outcome.fallback is None and cut is not None and resolves(cut.frontier, history):
         behind = window_behind(state.conversation, state.branch.projection, history, cut.frontier)
-    return frozenset(step.index for step in (behind or window).sent(outcome.evicted_units))
+    return frozenset(positions_of((behind or window).sent(outcome.evicted_units)))
 
 
 def _fate(unit: Unit, sent: frozenset[int], referenced: dict[int, int], *, protected: bool) -> Fate:
-    positions = [step.index for step in unit.steps]
+    positions = list(unit.positions)
     if any(position in referenced for position in positions):
         return Fate.REFERENCED
     kept = sum(position in sent for position in positions)
@@ -188,25 +187,28 @@ def _fate(unit: Unit, sent: frozenset[int], referenced: dict[int, int], *, prote
 
 
 def _part(
+    state: SessionState,
     kind: str,
     fate: Fate,
-    steps: tuple[Step, ...],
+    runs: tuple[Run, ...],
     sent: frozenset[int],
     referenced: dict[int, int],
     costs: Costs,
-    history: History,
 ) -> WindowPart:
-    calls = (call.name for step in steps for call in step.ref.calls)
+    conversation, positions = state.conversation, list(positions_of(runs))
+    tokens = {position: costs.of(position, conversation) for position in positions}
+    refs = [conversation.ref(position) for position in positions]
+    known_ids = map(state.branch.history.recovery_id, reversed(refs))
     return WindowPart(
         kind,
         fate,
-        steps[0].index,
-        steps[-1].index,
-        len(steps),
-        sum(step.index in sent for step in steps),
-        costs.total(steps),
-        sum(referenced.get(step.index, costs.of(step)) for step in steps if step.index in sent),
-        next((known for step in reversed(steps) if (known := history.recovery_id(step.ref))), None),
+        positions[0],
+        positions[-1],
+        len(positions),
+        sum(position in sent for position in positions),
+        sum(tokens.values()),
+        sum(referenced.get(position, tokens[position]) for position in positions if position in sent),
+        next((known for known in known_ids if known), None),
         # What always goes out is no unit of eviction.
-        () if fate is Fate.REQUEST else tuple(dict.fromkeys(calls)),
+        () if fate is Fate.REQUEST else tuple(dict.fromkeys(call.name for ref in refs for call in ref.calls)),
     )

@@ -69,9 +69,19 @@ class Step(NamedTuple):
 class Chunk:
     """Some messages in a row: a column for each thing known of them."""
 
-    __slots__ = ("envelope_ends", "exchanges", "flags", "next_slots", "refs", "requests", "slots")
+    __slots__ = (
+        "envelope_ends",
+        "exchanges",
+        "flags",
+        "next_slots",
+        "refs",
+        "requests",
+        "slots",
+        "tokens",
+        "tokens_before",
+    )
 
-    def __init__(self) -> None:
+    def __init__(self, tokens_before: int) -> None:
         self.refs: list[MessageRef] = []
         self.slots = array("i")
         # Where the search for the next message begins.
@@ -80,10 +90,13 @@ class Chunk:
         self.requests = array("i")
         self.envelope_ends = array("i")
         self.exchanges = array("i")
+        # Estimates of the messages up to each one: of those in earlier chunks, and of those in this one.
+        self.tokens_before = tokens_before
+        self.tokens = array("q")
 
     def copy(self, length: int) -> Chunk:
         """The first messages, to be added to independently."""
-        copied = Chunk()
+        copied = Chunk(self.tokens_before)
         copied.refs = self.refs[:length]
         copied.slots = self.slots[:length]
         copied.next_slots = self.next_slots[:length]
@@ -91,6 +104,7 @@ class Chunk:
         copied.requests = self.requests[:length]
         copied.envelope_ends = self.envelope_ends[:length]
         copied.exchanges = self.exchanges[:length]
+        copied.tokens = self.tokens[:length]
         return copied
 
     def steps(self, base: int, start: int, end: int) -> Iterator[Step]:

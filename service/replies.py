@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from context_paging.domain.conversation import runs_of
 from context_paging.domain.errors import ContextPagingError
 from context_paging.domain.events import (
     CompactionCancelled,
@@ -18,6 +17,7 @@ from context_paging.domain.events import (
     StructureRepaired,
 )
 from context_paging.domain.messages import Message, text_content
+from context_paging.domain.runs import positions_of, runs_of
 from context_paging.domain.selection.notices import notice_message
 from context_paging.domain.state import SessionState
 
@@ -167,6 +167,4 @@ def _sent(
 
 def _host_runs(selected: ContextSelected, state: SessionState) -> tuple[tuple[int, int], ...]:
     """What goes out of a repaired request, as runs of positions in the host's list."""
-    return runs_of(
-        state.host_position(position) for first, last in selected.kept for position in range(first, last + 1)
-    )
+    return runs_of(map(state.host_position, positions_of(selected.kept)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from ..calibration import Calibration, sent_request, with_response
+from ..calibration import Calibration, Selected, with_response
 from ..events import ContextSelected, Event, TurnEnded
 from ..state import SessionState
 from .table import CalibrationEffect
@@ -27,12 +27,11 @@ def calibration_after(state: SessionState, effect: CalibrationEffect, event: Eve
 
 
 def _with_pending(state: SessionState, event: ContextSelected) -> Calibration:
-    steps = (step for first, last in event.kept for step in state.conversation.between(first, last))
-    replaced = {item.index: item.tokens for item in event.replaced}
-    pending = sent_request(
-        steps,
+    pending = Selected(
+        state.conversation,
+        event.kept,
         event.notice,
-        replaced,
+        {item.index: item.tokens for item in event.replaced},
         event.resident_tokens,
         state.stored,
         repaired=state.request is not None,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
+from heapq import nsmallest
 from typing import NamedTuple, NoReturn
 
 from ..calibration import Costs
@@ -12,8 +13,8 @@ from ..cut import Cut, Fallback, Frontier, FrontierKind, Notice, cut_key
 from ..errors import SelectionErrorCode
 from ..events import Mode, Parts, Replacement, Rule, UnitSize
 from ..history import History
+from ..runs import Run, positions_of
 from ..settings import Limits
-from ..steps import Step
 from .notices import Notices, ToolReference
 from .window import Unit, Window
 
@@ -109,11 +110,11 @@ class Evictor:
     def request_tokens(self, window: Window) -> float:
         """Resident input, envelope and trailing messages: what goes out whatever is evicted."""
         costs = self._costs
-        return costs.resident + costs.total(window.envelope) + costs.total(window.trailing)
+        return costs.resident + self._total(window.envelope) + self._total(window.trailing)
 
     def retained_tokens(self, window: Window) -> float:
         """What goes out as long as no unit left."""
-        return self.request_tokens(window) + sum(self._costs.total(unit.steps) for unit in window.units)
+        return self.request_tokens(window) + sum(self._total(unit.runs) for unit in window.units)
 
     def parts(self, window: Window, retained: float, notice: float) -> Parts:
         """The split of an estimate."""
@@ -123,21 +124,21 @@ class Evictor:
 
     def largest(self, window: Window, evicted: int) -> tuple[UnitSize, ...]:
         """The largest units that are still in the window."""
-        sized = [(self._costs.total(unit.steps), unit) for unit in window.units[evicted:]]
+        units = window.units[evicted:]
+        sized = [(-self._total(unit.runs), unit.first, at) for at, unit in enumerate(units)]
+        protected, ref_at = unread_exchange(self._conversation, window, self._history), self._conversation.ref
         # Ids are looked up for those that are shown, not for the whole window.
-        sized.sort(key=lambda pair: (-pair[0], pair[1].steps[0].index))
-        protected = unread_exchange(window, self._history)
         return tuple(
             UnitSize(
-                unit.kind,
-                unit.steps[0].index,
-                unit.steps[-1].index,
-                tokens,
+                (unit := units[at]).kind,
+                first,
+                unit.last,
+                -negative,
                 unit is protected,
-                next(self._known_ids(reversed(unit.steps)), None),
-                tuple(dict.fromkeys(call.name for step in unit.steps for call in step.ref.calls)),
+                next(self._known_ids(unit), None),
+                tuple(dict.fromkeys(call.name for ref in map(ref_at, unit.positions) for call in ref.calls)),
             )
-            for tokens, unit in sized[:LARGEST_UNITS]
+            for negative, first, at in nsmallest(LARGEST_UNITS, sized)
         )
 
     def run(self, window: Window, destination: float, previous: Cut | None, *, keyed: bool) -> Eviction:
@@ -153,7 +154,7 @@ class Evictor:
         request = self.request_tokens(window)
         if window.has_active_turn and self.calibrated(request) > limits.budget:
             self._refuse_request(window, request)
-        unread = unread_exchange(window, self._history)
+        unread = unread_exchange(self._conversation, window, self._history)
         named = _Named(previous.frontier.last_evicted.history_id if previous else None)
         reached = None if previous is None else _Reached(0, previous.frontier, named, retained)
         ends_keyless, failure = False, None
@@ -176,9 +177,9 @@ class Evictor:
                 return Eviction(mode, count, retained, sent, replaced, boundary(), ends_keyless, failure)
             unit = window.units[count]
             count += 1
-            retained -= self._costs.total(unit.steps)
+            retained -= self._total(unit.runs)
             named = _Named(
-                next(self._known_ids(reversed(unit.steps)), named.newest_id),
+                next(self._known_ids(unit), named.newest_id),
                 named.reference or self._first_reference(unit),
             )
             if keyed:
@@ -189,6 +190,12 @@ class Evictor:
                 if frontier is not None:
                     reached = _Reached(count, frontier, named, retained)
         return Eviction(Mode.PAGED, count, retained, told(), (), boundary(), ends_keyless, failure)
+
+    def _total(self, runs: tuple[Run, ...]) -> float:
+        weights = self._costs.weights
+        if not weights:
+            return self._conversation.tokens_of(runs)
+        return sum(self._costs.of(position, self._conversation) for position in positions_of(runs))
 
     def _fits(self, retained: float, notice: Notice | None, limit: float) -> bool:
         return self.calibrated(retained + (notice.tokens if notice else 0)) <= limit
@@ -212,28 +219,31 @@ class Evictor:
 
     def _references(self, unread: Unit) -> tuple[tuple[Replacement, ...], float]:
         replaced, saved = [], 0.0
-        for step in unread.steps:
-            reference = self._reference_to(step)
+        for position in unread.positions:
+            reference = self._reference_to(position)
             if reference is None:
                 continue
             text = self._notices.reference(reference.history_id, reference.call_id)
-            replaced.append(Replacement(step.index, text.text, text.tokens))
-            saved += self._costs.of(step) - text.tokens
+            replaced.append(Replacement(position, text.text, text.tokens))
+            saved += self._costs.of(position, self._conversation) - text.tokens
         return tuple(replaced), saved
 
-    def _known_ids(self, steps: Iterable[Step]) -> Iterator[str]:
-        return (known for step in steps if (known := self._history.recovery_id(step.ref)) is not None)
+    def _known_ids(self, unit: Unit) -> Iterator[str]:
+        """Where the unit's messages can be read again, the newest one's first."""
+        known_ids = map(self._history.recovery_id, map(self._conversation.ref, unit.backwards))
+        return (known for known in known_ids if known is not None)
 
     def _first_reference(self, unit: Unit) -> ToolReference | None:
-        return next((ref for step in unit.steps if (ref := self._reference_to(step)) is not None), None)
+        return next((ref for ref in map(self._reference_to, unit.positions) if ref is not None), None)
 
-    def _reference_to(self, step: Step) -> ToolReference | None:
-        if step.ref.role != "toolResult" or step.ref.call_id is None:
+    def _reference_to(self, position: int) -> ToolReference | None:
+        ref = self._conversation.ref(position)
+        if ref.role != "toolResult" or ref.call_id is None:
             return None
-        owner = self._history.owner_of_call(step.ref.call_id)
-        if owner is None or not owner.has_result(step.ref.call_id):
+        owner = self._history.owner_of_call(ref.call_id)
+        if owner is None or not owner.has_result(ref.call_id):
             return None
-        return ToolReference(owner.id, step.ref.call_id, step.ref.tool_name or "")
+        return ToolReference(owner.id, ref.call_id, ref.tool_name or "")
 
     def _frontier_of(self, unit: Unit, window: Window) -> tuple[Frontier | None, bool]:
         # The second value: a stored message could not be told from others, so no cut can be remembered.
@@ -250,8 +260,9 @@ class Evictor:
     def _user_id(self, unit: Unit, window: Window) -> str | None:
         if unit.kind is not FrontierKind.PARTIAL_TURN:
             return None
-        owner = next((step for step in window.envelope if step.ref.role == "user"), None)
-        key = None if owner is None else cut_key(owner.ref, self._history)
+        refs = map(self._conversation.ref, positions_of(window.envelope))
+        owner = next((ref for ref in refs if ref.role == "user"), None)
+        key = None if owner is None else cut_key(owner, self._history)
         return None if key is None else key.history_id
 
     def _refuse_request(self, window: Window, request: float) -> NoReturn:
@@ -293,16 +304,16 @@ class Evictor:
         )
 
 
-def unread_exchange(window: Window, history: History) -> Unit | None:
+def unread_exchange(conversation: Conversation, window: Window, history: History) -> Unit | None:
     """The newest exchange of the active turn, if the history ends with it: it is unread."""
     if len(window.units) == window.active_start:
         return None
     unit = window.units[-1]
-    assistant = unit.steps[0].ref
+    assistant, *answers = map(conversation.ref, unit.positions)
     turn = history.turn_of(assistant) if assistant.calls else None
     newest = history.last
     if turn is None or newest is None or turn.sequence != newest.sequence:
         return None
     calls = [call.id for call in assistant.calls] == [call.id for call in turn.message.calls]
-    results = [step.ref.call_id for step in unit.steps[1:]] == [ref.call_id for ref in turn.results]
+    results = [ref.call_id for ref in answers] == [ref.call_id for ref in turn.results]
     return unit if calls and results else None

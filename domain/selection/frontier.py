@@ -7,7 +7,7 @@ from ..cut import CutKey, Frontier, FrontierKind, cut_key, matches
 from ..history import History
 from ..projection import Projection
 from ..steps import NO_STEP, Step
-from .window import Unit, Window, envelope_of, trailing_of, window_of
+from .window import Window, rest_of_turn, window_of
 
 
 def window_behind(
@@ -19,9 +19,9 @@ def window_behind(
         return None
     match frontier.kind:
         case FrontierKind.PREFIX:
-            return window_of(conversation, conversation.behind(_end_of_exchange(conversation, anchor)))
+            return window_of(conversation, _end_of_exchange(conversation, anchor) + 1)
         case FrontierKind.COMPLETED_TURN:
-            return window_of(conversation, conversation.behind(_end_of_turn(conversation, anchor)))
+            return window_of(conversation, _end_of_turn(conversation, anchor) + 1)
         case FrontierKind.PARTIAL_TURN:
             return _behind_partial_turn(conversation, history, frontier, anchor)
 
@@ -41,12 +41,13 @@ def _anchor(
 def _may_match(conversation: Conversation, stored: Projection, history: History, key: CutKey) -> list[Step]:
     # A stored message that nobody edited can match a key only if it is the keyed entry itself: any other
     # with the same content would make the key ambiguous. So the entry's own slot and the few messages that
-    # are outgoing-only or edited are all there is to look at.
+    # are outgoing-only, edited or out of order are all there is to look at.
     found: dict[int, Step] = {}
     item = history.item(key.history_id)
     slot = None if item is None else stored.slot_holding(key.history_id, item.message)
-    if slot is not None:
-        found.update((step.index, step) for step in conversation.with_slot(slot))
+    step = None if slot is None else conversation.with_slot(slot)
+    if step is not None:
+        found[step.index] = step
     found.update((step.index, step) for step in conversation.unusual())
     return list(found.values())
 
@@ -74,17 +75,12 @@ def _behind_partial_turn(
         key = cut_key(request.ref, history)
         if key is None or key.history_id != user_id:
             return None
-    behind = conversation.behind(_end_of_exchange(conversation, anchor))
+    start = _end_of_exchange(conversation, anchor) + 1
     last = conversation.last
     if last is not None and request.index == last.request:
-        return window_of(conversation, behind)
-    end = conversation.at(_end_of_turn(conversation, anchor))
-    envelope = envelope_of(conversation, request, anchor.envelope_end)
-    trailing = trailing_of(conversation, end, request)
-    apart = {step.index for step in (*envelope, *trailing)}
-    rest = [step for step in behind if step.index <= end.index and step.index not in apart]
-    remainder = Unit(FrontierKind.COMPLETED_TURN, (*envelope, *rest, *trailing), end.index, request.index)
-    return window_of(conversation, [step for step in behind if step.index > end.index], remainder)
+        return window_of(conversation, start)
+    end = _end_of_turn(conversation, anchor)
+    return window_of(conversation, end + 1, rest_of_turn(conversation, anchor, start, end))
 
 
 def _end_of_exchange(conversation: Conversation, anchor: Step) -> int:

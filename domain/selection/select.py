@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..calibration import Costs, costs_of
-from ..conversation import Conversation, runs_of
+from ..conversation import Conversation
 from ..cut import Cut, Fallback
 from ..errors import SelectionErrorCode
 from ..estimation import TokenEstimator
@@ -149,7 +149,7 @@ class _Run:
         return ContextSelected(
             mode=evicted.mode,
             rule=rule,
-            kept=runs_of(step.index for step in window.sent(evicted.count)),
+            kept=window.sent(evicted.count),
             notice=evicted.notice,
             replaced=evicted.replaced,
             cut=cut,

@@ -1,38 +1,60 @@
 """The window: the part of a conversation behind the frontier, grouped into units of eviction.
 
-Source: design, section 6, "Grouping". Steps of interrupted exchanges are left out throughout.
+Source: design, section 6, "Grouping". Steps of interrupted exchanges are left out throughout. Units name
+their messages by position: a selection costs the units of the window, whatever they hold.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from ..conversation import Conversation
 from ..cut import FrontierKind
+from ..runs import Run, joined, positions_of, runs_of, without
 from ..steps import NO_STEP, Step
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Unit:
+class Unit(NamedTuple):
     """Messages that leave the window together.
 
     Attributes:
-        steps: what is still in the window, in the order sent.
+        runs: positions of what is still in the window, in the order sent; never empty.
         last_index: position of the newest message of the whole unit, evicted ones included.
         first_index: position of the unit's oldest message, evicted ones included.
     """
 
     kind: FrontierKind
-    steps: tuple[Step, ...]
+    runs: tuple[Run, ...]
     last_index: int
     first_index: int
+
+    @property
+    def first(self) -> int:
+        """The position sent first."""
+        return self.runs[0][0]
+
+    @property
+    def last(self) -> int:
+        """The position sent last."""
+        return self.runs[-1][1]
+
+    @property
+    def positions(self) -> Iterator[int]:
+        """All positions, in the order sent."""
+        return positions_of(self.runs)
+
+    @property
+    def backwards(self) -> Iterator[int]:
+        """The same in reverse."""
+        return (position for first, last in reversed(self.runs) for position in range(last, first - 1, -1))
 
     def key_candidates(self, conversation: Conversation) -> Iterator[Step]:
         """Messages that may name this unit, newest first."""
         if self.kind is FrontierKind.PARTIAL_TURN:
-            if self.steps[0].ref.role == "assistant":
-                yield self.steps[0]
+            step = conversation.at(self.first)
+            if step.ref.role == "assistant":
+                yield step
             return
         for index in range(self.last_index, self.first_index - 1, -1):
             step = conversation.at(index)
@@ -40,8 +62,7 @@ class Unit:
                 yield step
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Window:
+class Window(NamedTuple):
     """What may go out: evictable units in order, and the parts of the active turn that always go out.
 
     Attributes:
@@ -52,66 +73,100 @@ class Window:
 
     units: tuple[Unit, ...]
     active_start: int
-    envelope: tuple[Step, ...] = ()
-    trailing: tuple[Step, ...] = ()
+    envelope: tuple[Run, ...] = ()
+    trailing: tuple[Run, ...] = ()
     has_active_turn: bool = False
 
-    def sent(self, evicted: int) -> Iterator[Step]:
-        """Messages that go out after ``evicted`` units left, in order."""
+    def sent(self, evicted: int) -> tuple[Run, ...]:
+        """Positions that go out after ``evicted`` units left, in order."""
+        return joined(self._sent(evicted))
+
+    def _sent(self, evicted: int) -> Iterator[Run]:
         for unit in self.units[evicted : self.active_start]:
-            yield from unit.steps
+            yield from unit.runs
         yield from self.envelope
         for unit in self.units[max(evicted, self.active_start) :]:
-            yield from unit.steps
+            yield from unit.runs
         yield from self.trailing
 
 
 def whole_window(conversation: Conversation) -> Window:
     """The window before any cut."""
-    return window_of(conversation, conversation.behind(-1))
+    return window_of(conversation, 0)
 
 
-def window_of(conversation: Conversation, steps: Iterable[Step], remainder: Unit | None = None) -> Window:
-    """The window that holds some of a conversation's last steps.
+def window_of(conversation: Conversation, start: int, remainder: Unit | None = None) -> Window:
+    """The window that holds the messages of a conversation from a position on.
 
-    ``steps`` must begin at the start of a unit. ``remainder`` is the rest of a completed turn before them.
+    ``start`` must be the start of a unit. ``remainder`` is the rest of a completed turn before it.
     The active turn's envelope and trailing messages are in the window wherever they stand.
     """
     last, active = conversation.last, conversation.active_request
-    answered = _answered_by_stored(conversation, active)
-    before: list[Step] = []
-    behind: list[Step] = []
-    for step in steps:
-        if active is None or step.request != active.index:
-            before.append(step)
-        elif not step.in_envelope and not _is_trailing(conversation, step, answered):
-            behind.append(step)
     units = [] if remainder is None else [remainder]
-    for group in _grouped(before, _same_unit):
-        kind = FrontierKind.PREFIX if group[0].request == NO_STEP else FrontierKind.COMPLETED_TURN
-        units.append(_unit(kind, group))
-    active_start = len(units)
     if active is None or last is None:
-        return Window(tuple(units), active_start)
-    units += [_unit(FrontierKind.PARTIAL_TURN, group) for group in _grouped(behind, _same_exchange)]
+        units += _units(conversation, start, conversation.length, conversation.dropped(start))
+        return Window(tuple(units), len(units))
+    units += _units(conversation, start, active.index, conversation.dropped(start))
+    active_start = len(units)
+    dropped = conversation.dropped(active.index)
+    trailing = _trailing(conversation, last, active, _answered_by_stored(conversation, active))
+    behind = max(start, last.envelope_end + 1)
+    apart = sorted((*dropped, *trailing)) if trailing else dropped
+    units += _units(conversation, behind, conversation.length, apart, active=True)
     return Window(
         tuple(units),
         active_start,
-        envelope=envelope_of(conversation, active, last.envelope_end),
-        trailing=trailing_of(conversation, last, active, answered),
+        envelope=without(active.index, last.envelope_end, dropped),
+        trailing=runs_of(trailing),
         has_active_turn=True,
     )
 
 
-def envelope_of(conversation: Conversation, request: Step, end: int) -> tuple[Step, ...]:
-    """The messages of a request up to the end of its envelope."""
-    return tuple(step for step in conversation.between(request.index, end) if not step.dropped)
+def rest_of_turn(conversation: Conversation, anchor: Step, start: int, end: int) -> Unit:
+    """What the window holds of a completed turn that was cut behind the exchange of ``anchor``: its envelope,
+    what stands from ``start`` to its ``end``, and its trailing messages."""
+    request = conversation.at(anchor.request)
+    dropped = conversation.dropped(request.index)
+    envelope = without(request.index, anchor.envelope_end, dropped)
+    trailing = _trailing(conversation, conversation.at(end), request, frozenset())
+    rest = without(max(start, anchor.envelope_end + 1), end, sorted((*dropped, *trailing)))
+    runs = (*envelope, *rest, *runs_of(trailing))
+    return Unit(FrontierKind.COMPLETED_TURN, runs, end, request.index)
 
 
-def trailing_of(
-    conversation: Conversation, last: Step, request: Step, answered: frozenset[int] = frozenset()
-) -> tuple[Step, ...]:
-    """Outgoing-only messages of a request behind its envelope, up to the step ``last``.
+def _units(
+    conversation: Conversation, start: int, end: int, apart: list[int], *, active: bool = False
+) -> list[Unit]:
+    """The units from a position up to another, without the messages that are ``apart``, which ascend.
+
+    Units of the ``active`` turn are exchanges.
+    """
+    units: list[Unit] = []
+    left = [position for position in apart if position < end]
+    position = end - 1
+    while position >= start:
+        if left and left[-1] == position:
+            left.pop()
+            position -= 1
+            continue
+        first = max(start, conversation.unit_start(position, turns=not active))
+        within: list[int] = []
+        while left and left[-1] >= first:
+            within.append(left.pop())
+        runs = without(first, position, within[::-1])
+        units.append(Unit(_kind_of(conversation, first, active), runs, position, runs[0][0]))
+        position = first - 1
+    return units[::-1]
+
+
+def _kind_of(conversation: Conversation, first: int, active: bool) -> FrontierKind:
+    if active:
+        return FrontierKind.PARTIAL_TURN
+    return FrontierKind.PREFIX if conversation.request_of(first) == NO_STEP else FrontierKind.COMPLETED_TURN
+
+
+def _trailing(conversation: Conversation, last: Step, request: Step, answered: frozenset[int]) -> list[int]:
+    """Positions of outgoing-only messages of a request behind its envelope, up to the step ``last``.
 
     The exchanges of the assistants at ``answered`` are not among them.
     """
@@ -120,14 +175,14 @@ def trailing_of(
         if step.index <= request.index:
             break
         if not step.dropped and not step.in_envelope and _is_trailing(conversation, step, answered):
-            found.append(step)
-    return tuple(reversed(found))
+            found.append(step.index)
+    return found[::-1]
 
 
-def _answered_by_stored(conversation: Conversation, active: Step | None) -> frozenset[int]:
+def _answered_by_stored(conversation: Conversation, active: Step) -> frozenset[int]:
     """Positions of outgoing-only assistants of the active request that a stored result answers."""
     last = conversation.last
-    if last is None or active is None or not last.unowned_result:
+    if last is None or not last.unowned_result:
         return frozenset()
     return frozenset(
         step.exchange
@@ -145,25 +200,3 @@ def _is_trailing(conversation: Conversation, step: Step, answered: frozenset[int
     if step.ref.role != "toolResult" or step.exchange == NO_STEP:
         return True
     return conversation.at(step.exchange).outgoing_only
-
-
-def _grouped(steps: list[Step], together: Callable[[Step, Step], bool]) -> list[list[Step]]:
-    groups: list[list[Step]] = []
-    for step in steps:
-        if groups and together(groups[-1][-1], step):
-            groups[-1].append(step)
-        else:
-            groups.append([step])
-    return groups
-
-
-def _same_unit(before: Step, step: Step) -> bool:
-    return before.request == step.request and (step.request != NO_STEP or _same_exchange(before, step))
-
-
-def _same_exchange(before: Step, step: Step) -> bool:
-    return step.exchange != NO_STEP and step.exchange == before.exchange
-
-
-def _unit(kind: FrontierKind, steps: list[Step]) -> Unit:
-    return Unit(kind, tuple(steps), steps[-1].index, steps[0].index)

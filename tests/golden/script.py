@@ -146,7 +146,8 @@ def cases() -> list[Path]:
 def shown(state: SessionState) -> dict[str, Any]:
     """A state as far as reducers change it."""
     calibration, cut, latest = state.calibration, state.cut, state.latest_input
-    pending, anchor = calibration.pending, calibration.anchor
+    pending = None if calibration.pending is None else calibration.pending.sent()
+    anchor = calibration.anchor
     return {
         "enabled": state.enabled,
         "override": state.override,
