@@ -153,9 +153,13 @@ class Conversation:
 
     def tokens_of(self, runs: Iterable[Run]) -> int:
         """The estimate of the messages at some positions."""
-        total = 0
+        total, chunks = 0, self._chunks
         for first, last in runs:
-            total += self._tokens_until(last) - self._tokens_until(first - 1)
+            chunk = chunks[last // CHUNK]
+            total += chunk.tokens_before + chunk.tokens[last % CHUNK]
+            if first:
+                chunk = chunks[(first - 1) // CHUNK]
+                total -= chunk.tokens_before + chunk.tokens[(first - 1) % CHUNK]
         return total
 
     def request_of(self, index: int) -> int:
@@ -173,18 +177,22 @@ class Conversation:
             index = end
         return steps
 
+    def refs(self, runs: Iterable[Run]) -> list[MessageRef]:
+        """The messages at some positions."""
+        refs: list[MessageRef] = []
+        for first, last in runs:
+            for number in range(first // CHUNK, last // CHUNK + 1):
+                base = number * CHUNK
+                refs += self._chunks[number].refs[max(0, first - base) : last + 1 - base]
+        return refs
+
     def steps(self, runs: Iterable[Run]) -> list[Step]:
         """The steps at some positions."""
         return [step for first, last in runs for step in self.between(first, last)]
 
-    def unit_start(self, index: int, *, turns: bool) -> int:
-        """Where the unit begins that ends with the step at a position: its request if whole ``turns`` are
-        units, else its exchange. A step of neither is a unit."""
-        chunk, at = self._chunks[index // CHUNK], index % CHUNK
-        start = chunk.requests[at] if turns else NO_STEP
-        if start == NO_STEP:
-            start = chunk.exchanges[at]
-        return index if start == NO_STEP else start
+    def exchange_of(self, index: int) -> int:
+        """The assistant step whose exchange the step at a position belongs to, or `NO_STEP`."""
+        return self._chunks[index // CHUNK].exchanges[index % CHUNK]
 
     def dropped(self, start: int) -> list[int]:
         """The positions of the dropped steps from a position on."""
@@ -262,13 +270,6 @@ class Conversation:
 
     def _next_slot_after(self, index: int) -> int:
         return self._chunks[index // CHUNK].next_slots[index % CHUNK]
-
-    def _tokens_until(self, index: int) -> int:
-        """The estimate of all messages up to a position."""
-        if index < 0:
-            return 0
-        chunk = self._chunks[index // CHUNK]
-        return chunk.tokens_before + chunk.tokens[index % CHUNK]
 
     def _first_to_match_again(self, reused: int, stored: Projection | None, stable_slots: int) -> int:
         if self.stored is None or stored is None:

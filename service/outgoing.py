@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import compress, count
+from operator import is_not
 
 from context_paging.domain.messages import Message, MessageRef
 
@@ -27,9 +29,7 @@ class OutgoingMessages:
         known = self._messages
         limit = min(len(known), len(outgoing))
         # A list that only the session itself appends to needs no comparison.
-        reused = limit if outgoing is self._source else 0
-        while reused < limit and known[reused] is outgoing[reused]:
-            reused += 1
+        reused = limit if outgoing is self._source else _same(known, outgoing)
         refs: list[MessageRef] = []
         while reused < limit:
             ref = digest(outgoing[reused])
@@ -44,3 +44,11 @@ class OutgoingMessages:
         """Keep this request's messages; ``append_only`` if nobody but the session changes the list."""
         self._messages[reused:] = outgoing[reused:]
         self._source = outgoing if append_only else None
+
+
+def _same(known: Sequence[Message], outgoing: Sequence[Message]) -> int:
+    """How many leading objects are the same."""
+    limit = min(len(known), len(outgoing))
+    if not any(map(is_not, known, outgoing)):
+        return limit
+    return next(compress(count(), map(is_not, known, outgoing)), limit)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from heapq import nsmallest
 from typing import NamedTuple, NoReturn
 
 from ..calibration import Costs
@@ -13,6 +12,7 @@ from ..cut import Cut, Fallback, Frontier, FrontierKind, Notice, cut_key
 from ..errors import SelectionErrorCode
 from ..events import Mode, Parts, Replacement, Rule, UnitSize
 from ..history import History
+from ..messages import MessageRef
 from ..runs import Run, positions_of
 from ..settings import Limits
 from .notices import Notices, ToolReference
@@ -98,6 +98,7 @@ class Evictor:
         self._costs = costs
         self._limits = limits
         self._notices = notices
+        self._sized: tuple[Window, list[float]] | None = None
 
     def calibrated(self, estimate: float) -> float:
         """An estimate, resident input included, with the calibration of this selection."""
@@ -114,7 +115,7 @@ class Evictor:
 
     def retained_tokens(self, window: Window) -> float:
         """What goes out as long as no unit left."""
-        return self.request_tokens(window) + sum(self._total(unit.runs) for unit in window.units)
+        return self.request_tokens(window) + sum(self._sizes(window))
 
     def parts(self, window: Window, retained: float, notice: float) -> Parts:
         """The split of an estimate."""
@@ -124,9 +125,9 @@ class Evictor:
 
     def largest(self, window: Window, evicted: int) -> tuple[UnitSize, ...]:
         """The largest units that are still in the window."""
-        units = window.units[evicted:]
-        sized = [(-self._total(unit.runs), unit.first, at) for at, unit in enumerate(units)]
-        protected, ref_at = unread_exchange(self._conversation, window, self._history), self._conversation.ref
+        units, sizes = window.units[evicted:], self._sizes(window)[evicted:]
+        sized = [(-size, unit.first, at) for at, (size, unit) in enumerate(zip(sizes, units, strict=True))]
+        protected = unread_exchange(self._conversation, window, self._history)
         # Ids are looked up for those that are shown, not for the whole window.
         return tuple(
             UnitSize(
@@ -136,9 +137,9 @@ class Evictor:
                 -negative,
                 unit is protected,
                 next(self._known_ids(unit), None),
-                tuple(dict.fromkeys(call.name for ref in map(ref_at, unit.positions) for call in ref.calls)),
+                tuple(dict.fromkeys(call.name for ref in self._refs(unit) for call in ref.calls)),
             )
-            for negative, first, at in nsmallest(LARGEST_UNITS, sized)
+            for negative, first, at in sorted(sized)[:LARGEST_UNITS]
         )
 
     def run(self, window: Window, destination: float, previous: Cut | None, *, keyed: bool) -> Eviction:
@@ -151,7 +152,7 @@ class Evictor:
         retained, notice = self.retained_tokens(window), previous.notice if previous else None
         if self._fits(retained, notice, limits.budget):
             return Eviction(Mode.PAGED if previous else Mode.WITHIN_BUDGET, 0, retained, notice)
-        request = self.request_tokens(window)
+        request, sizes = self.request_tokens(window), self._sizes(window)
         if window.has_active_turn and self.calibrated(request) > limits.budget:
             self._refuse_request(window, request)
         unread = unread_exchange(self._conversation, window, self._history)
@@ -176,8 +177,8 @@ class Evictor:
                 mode, retained, sent, replaced = self._protected(window, count, retained, told(), unread)
                 return Eviction(mode, count, retained, sent, replaced, boundary(), ends_keyless, failure)
             unit = window.units[count]
+            retained -= sizes[count]
             count += 1
-            retained -= self._total(unit.runs)
             named = _Named(
                 next(self._known_ids(unit), named.newest_id),
                 named.reference or self._first_reference(unit),
@@ -190,6 +191,15 @@ class Evictor:
                 if frontier is not None:
                     reached = _Reached(count, frontier, named, retained)
         return Eviction(Mode.PAGED, count, retained, told(), (), boundary(), ends_keyless, failure)
+
+    def _sizes(self, window: Window) -> list[float]:
+        """Tokens of the units of a window."""
+        if self._sized is None or self._sized[0] is not window:
+            self._sized = window, [self._total(unit.runs) for unit in window.units]
+        return self._sized[1]
+
+    def _refs(self, unit: Unit) -> list[MessageRef]:
+        return self._conversation.refs(unit.runs)
 
     def _total(self, runs: tuple[Run, ...]) -> float:
         weights = self._costs.weights
@@ -230,7 +240,7 @@ class Evictor:
 
     def _known_ids(self, unit: Unit) -> Iterator[str]:
         """Where the unit's messages can be read again, the newest one's first."""
-        known_ids = map(self._history.recovery_id, map(self._conversation.ref, unit.backwards))
+        known_ids = map(self._history.recovery_id, reversed(self._refs(unit)))
         return (known for known in known_ids if known is not None)
 
     def _first_reference(self, unit: Unit) -> ToolReference | None:
@@ -260,8 +270,8 @@ class Evictor:
     def _user_id(self, unit: Unit, window: Window) -> str | None:
         if unit.kind is not FrontierKind.PARTIAL_TURN:
             return None
-        refs = map(self._conversation.ref, positions_of(window.envelope))
-        owner = next((ref for ref in refs if ref.role == "user"), None)
+        envelope = self._conversation.refs(window.envelope)
+        owner = next((ref for ref in envelope if ref.role == "user"), None)
         key = None if owner is None else cut_key(owner, self._history)
         return None if key is None else key.history_id
 
@@ -309,7 +319,7 @@ def unread_exchange(conversation: Conversation, window: Window, history: History
     if len(window.units) == window.active_start:
         return None
     unit = window.units[-1]
-    assistant, *answers = map(conversation.ref, unit.positions)
+    assistant, *answers = conversation.refs(unit.runs)
     turn = history.turn_of(assistant) if assistant.calls else None
     newest = history.last
     if turn is None or newest is None or turn.sequence != newest.sequence:

@@ -44,11 +44,6 @@ class Unit(NamedTuple):
         """All positions, in the order sent."""
         return positions_of(self.runs)
 
-    @property
-    def backwards(self) -> Iterator[int]:
-        """The same in reverse."""
-        return (position for first, last in reversed(self.runs) for position in range(last, first - 1, -1))
-
     def key_candidates(self, conversation: Conversation) -> Iterator[Step]:
         """Messages that may name this unit, newest first."""
         if self.kind is FrontierKind.PARTIAL_TURN:
@@ -142,6 +137,7 @@ def _units(
     Units of the ``active`` turn are exchanges.
     """
     units: list[Unit] = []
+    whole, parts = FrontierKind.COMPLETED_TURN, FrontierKind.PARTIAL_TURN if active else FrontierKind.PREFIX
     left = [position for position in apart if position < end]
     position = end - 1
     while position >= start:
@@ -149,20 +145,19 @@ def _units(
             left.pop()
             position -= 1
             continue
-        first = max(start, conversation.unit_start(position, turns=not active))
+        kind, first = whole, NO_STEP if active else conversation.request_of(position)
+        if first == NO_STEP:
+            kind, first = parts, conversation.exchange_of(position)
+            if first == NO_STEP:
+                first = position
+        first = max(start, first)
         within: list[int] = []
         while left and left[-1] >= first:
             within.append(left.pop())
-        runs = without(first, position, within[::-1])
-        units.append(Unit(_kind_of(conversation, first, active), runs, position, runs[0][0]))
+        runs = without(first, position, within[::-1]) if within else ((first, position),)
+        units.append(Unit(kind, runs, position, runs[0][0]))
         position = first - 1
     return units[::-1]
-
-
-def _kind_of(conversation: Conversation, first: int, active: bool) -> FrontierKind:
-    if active:
-        return FrontierKind.PARTIAL_TURN
-    return FrontierKind.PREFIX if conversation.request_of(first) == NO_STEP else FrontierKind.COMPLETED_TURN
 
 
 def _trailing(conversation: Conversation, last: Step, request: Step, answered: frozenset[int]) -> list[int]:
