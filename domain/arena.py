@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
@@ -30,7 +30,7 @@ class PositionTable(Generic[K]):
         # The later positions of keys that are there more than once, by the first one.
         self._further: dict[int, list[int]] = {}
 
-    def reserve(self, further: int) -> None:
+    def _reserve(self, further: int) -> None:
         """Make room for so many positions."""
         size = self._mask + 1
         while 2 * (self._count + further) > size:
@@ -47,19 +47,22 @@ class PositionTable(Generic[K]):
                 table[place] = position
         self._mask, self._table = mask, table
 
-    def add(self, key: K, position: int) -> None:
-        """Add the position of a key; it must be above any added before."""
-        if 2 * self._count > self._mask:
-            self.reserve(1 + self._count)
-        table, mask = self._table, self._mask
-        place = hash(key) & mask
-        while (known := table[place]) >= 0:
-            if self._key_at(known) == key:
-                self._further.setdefault(known, []).append(position)
-                return
-            place = (place + 1) & mask
-        table[place] = position
-        self._count += 1
+    def extend(self, keyed: Iterable[tuple[K, int]], count: int) -> None:
+        """Add at most ``count`` positions with their keys, ascending and above any added before."""
+        self._reserve(count)
+        table, mask, key_at = self._table, self._mask, self._key_at
+        added = 0
+        for key, position in keyed:
+            place = hash(key) & mask
+            while (known := table[place]) >= 0:
+                if key_at(known) == key:
+                    self._further.setdefault(known, []).append(position)
+                    break
+                place = (place + 1) & mask
+            else:
+                table[place] = position
+                added += 1
+        self._count += added
 
     def first(self, key: K, start: int, length: int) -> int | None:
         """The first position of a key from ``start`` on and below ``length``."""

@@ -82,6 +82,7 @@ class _Items:
         "call_ids",
         "callers",
         "entries",
+        "indexed",
         "starts",
     )
 
@@ -102,29 +103,36 @@ class _Items:
         self.call_ids: list[str] = []
         self.callers = array("i")
         self.by_call: PositionTable[str] = PositionTable(self.call_ids.__getitem__)
-
-    def reserve(self, entries: int) -> None:
-        """Make room for so many entries."""
-        self.by_fingerprint.reserve(entries)
+        # How many items, entries and calls the indexes have.
+        self.indexed = (0, 0, 0)
 
     def append(self, entries: Sequence[EntryRef], abandoned: bool = False) -> None:
-        number, at = len(self.starts), len(self.entries)
-        self.starts.append(at)
+        """Add an item; the indexes do not have it before `index` is called."""
+        number = len(self.starts)
+        self.starts.append(len(self.entries))
         self.entries += entries
         if abandoned:
             self.abandoned.add(number)
-        self.by_id.add(entries[0].id, number)
-        for position, entry in enumerate(entries, at):
-            message = entry.message
-            assert message is not None
-            self.by_fingerprint.add(message.fingerprint, position)
-        first = _message(entries[0])
-        if first.calls:
-            self.by_signature.add(_signature(first), number)
-        for call in first.calls:
-            self.by_call.add(call.id, len(self.callers))
+        for call in _message(entries[0]).calls:
             self.call_ids.append(call.id)
             self.callers.append(number)
+
+    def index(self) -> None:
+        """Bring the indexes up to date."""
+        items, entries, calls = self.indexed
+        self.indexed = len(self.starts), len(self.entries), len(self.call_ids)
+        firsts = list(map(self.entries.__getitem__, self.starts[items:]))
+        self.by_id.extend(((entry.id, number) for number, entry in enumerate(firsts, items)), len(firsts))
+        further = map(_message, self.entries[entries:])
+        self.by_fingerprint.extend(
+            ((message.fingerprint, at) for at, message in enumerate(further, entries)),
+            len(self.entries) - entries,
+        )
+        callers = [(_message(entry), number) for number, entry in enumerate(firsts, items)]
+        callers = [caller for caller in callers if caller[0].calls]
+        self.by_signature.extend(((_signature(message), number) for message, number in callers), len(callers))
+        call_ids = self.call_ids[calls:]
+        self.by_call.extend(((call_id, at) for at, call_id in enumerate(call_ids, calls)), len(call_ids))
 
     def end(self, number: int) -> int:
         """Where the entries of an item end."""
@@ -155,9 +163,9 @@ class _Items:
 
     def copy(self, length: int) -> _Items:
         copied = _Items()
-        copied.reserve(self.length(length))
         for number in range(length):
             copied.append(self.of(number), number in self.abandoned)
+        copied.index()
         return copied
 
 
@@ -238,7 +246,6 @@ class History:
         closed = self._closed
         if len(closed.starts) != self._length:
             closed = closed.copy(self._length)
-        closed.reserve(len(entries))
         messages = (entry for entry in entries if entry.in_history)
         if self.on_invalid is OnInvalidStructure.REPAIR:
             return self._with_repairs(closed, messages)
@@ -263,6 +270,7 @@ class History:
                 closed.append((entry,))
             else:
                 opened = [entry]
+        closed.index()
         number = len(closed.starts)
         # An incomplete exchange is absent until it is complete, unless the response was interrupted.
         tail = (_item(opened, number),) if opened and _complete(opened) else ()
@@ -282,6 +290,7 @@ class History:
                 opened, stretch = [], Stretch()
             opened.append(entry)
             stretch.add(message)
+        closed.index()
         items, done = _repaired_items(opened, stretch.messages, newest=True)
         number = len(closed.starts)
         tail = tuple(_item(owned, n, abandoned) for n, (owned, abandoned) in enumerate(items, number))

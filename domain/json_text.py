@@ -25,7 +25,7 @@ _ARRAY_INDEX = re.compile(r"(?:0|[1-9]\d{0,9})\Z")
 _MAX_ARRAY_INDEX = 2**32 - 2
 
 # Nothing but JSON: dates and data classes are no messages.
-_OPTIONS = orjson.OPT_SORT_KEYS | orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
+_ONLY_JSON = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
 _plain = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _canonical = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), sort_keys=True)
 
@@ -53,9 +53,14 @@ def stringify(value: Any) -> str:
     Raises:
         InvalidMessage: the value is not JSON, or is nested too deeply.
     """
-    text = _encode(_plain, value)
+    try:
+        text = orjson.dumps(value, option=_ONLY_JSON).decode()
+    except orjson.JSONEncodeError:
+        text = _encode(_plain, value)
     if _prints_alike(value):
         return text
+    # Refuses what is no JSON.
+    _encode(_plain, value)
     try:
         return "".join(_write(value))
     except RecursionError:
@@ -80,7 +85,7 @@ def canonical(value: Any) -> bytes:
 
 def _sorted(value: Any) -> bytes:
     try:
-        return orjson.dumps(value, option=_OPTIONS)
+        return orjson.dumps(value, option=_ONLY_JSON | orjson.OPT_SORT_KEYS)
     except orjson.JSONEncodeError:
         # Long integers, halves of surrogate pairs and deep nesting are JSON all the same.
         return _encode(_canonical, value).encode()

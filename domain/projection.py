@@ -7,7 +7,7 @@ It decides which outgoing messages are persistent and which the host only added 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from .arena import PositionTable
@@ -18,33 +18,37 @@ from .messages import MessageRef
 class _Slots:
     """Messages in order, with running sums and indexes; shared by views of different lengths."""
 
-    __slots__ = ("by_fingerprint", "edited", "entry_ids", "measured", "messages", "tokens")
+    __slots__ = ("by_fingerprint", "edited", "entries", "measured", "tokens")
 
     def __init__(self) -> None:
-        messages: list[MessageRef] = []
-        self.messages = messages
-        self.entry_ids: list[str] = []
+        entries: list[EntryRef] = []
+        self.entries = entries
         self.tokens = array("q", [0])
         self.measured = array("i")
         self.edited: set[int] = set()
-        self.by_fingerprint: PositionTable[bytes] = PositionTable(lambda slot: messages[slot].fingerprint)
+        self.by_fingerprint: PositionTable[bytes] = PositionTable(
+            lambda slot: _message(entries[slot]).fingerprint
+        )
 
-    def append(self, entry_id: str, message: MessageRef, edited: bool) -> None:
-        slot = len(self.messages)
-        self.messages.append(message)
-        self.entry_ids.append(entry_id)
-        self.tokens.append(self.tokens[-1] + message.tokens)
-        if message.reported_tokens is not None:
-            self.measured.append(slot)
-        if edited:
-            self.edited.add(slot)
-        self.by_fingerprint.add(message.fingerprint, slot)
+    def extend(self, entries: Sequence[EntryRef], edited: Iterable[int] = ()) -> None:
+        """Add messages; of which of them the content is edited, by their places among ``entries``."""
+        start = len(self.entries)
+        self.entries += entries
+        self.edited.update(start + place for place in edited)
+        messages = list(map(_message, entries))
+        total = self.tokens[-1]
+        for slot, message in enumerate(messages, start):
+            total += message.tokens
+            self.tokens.append(total)
+            if message.reported_tokens is not None:
+                self.measured.append(slot)
+        self.by_fingerprint.extend(
+            ((message.fingerprint, slot) for slot, message in enumerate(messages, start)), len(messages)
+        )
 
     def copy(self, length: int) -> _Slots:
         copied = _Slots()
-        copied.by_fingerprint.reserve(length)
-        for slot in range(length):
-            copied.append(self.entry_ids[slot], self.messages[slot], slot in self.edited)
+        copied.extend(self.entries[:length], (slot for slot in self.edited if slot < length))
         return copied
 
 
@@ -62,11 +66,11 @@ class Projection:
 
     def message(self, slot: int) -> MessageRef:
         """The message in a slot."""
-        return self._slots.messages[slot]
+        return _message(self._slots.entries[slot])
 
     def entry_id(self, slot: int) -> str:
         """The entry a slot comes from."""
-        return self._slots.entry_ids[slot]
+        return self._slots.entries[slot].id
 
     def is_edited(self, slot: int) -> bool:
         """Whether an edit changed the content of a slot."""
@@ -77,19 +81,19 @@ class Projection:
         if message.role == "system":
             return None
         slots, fingerprint = self._slots, message.fingerprint
-        if start < self.length and slots.messages[start].fingerprint == fingerprint:
+        if start < self.length and _message(slots.entries[start]).fingerprint == fingerprint:
             return start
         return slots.by_fingerprint.first(fingerprint, start, self.length)
 
     def slot_of(self, entry_id: str) -> int | None:
         """The slot an entry fills. Looks through all of them, the newest first."""
-        entry_ids = self._slots.entry_ids
-        return next((slot for slot in range(self.length - 1, -1, -1) if entry_ids[slot] == entry_id), None)
+        entries = self._slots.entries
+        return next((slot for slot in range(self.length - 1, -1, -1) if entries[slot].id == entry_id), None)
 
     def slot_holding(self, entry_id: str, message: MessageRef) -> int | None:
         """The slot an entry fills with its own message, if it does."""
         slots = self._slots.by_fingerprint.each(message.fingerprint, self.length)
-        return next((slot for slot in slots if self._slots.entry_ids[slot] == entry_id), None)
+        return next((slot for slot in slots if self._slots.entries[slot].id == entry_id), None)
 
     def last_measured(self) -> int | None:
         """The last slot whose message carries a usable provider total."""
@@ -112,13 +116,10 @@ class Projection:
     def appended(self, entries: Sequence[EntryRef]) -> Projection:
         """This projection with the messages of further entries, none of which changes an earlier one."""
         slots, length = self._slots, self.length
-        if len(slots.messages) != length:
+        if len(slots.entries) != length:
             slots = slots.copy(length)
-        slots.by_fingerprint.reserve(len(entries))
-        for entry in entries:
-            if entry.message is not None and entry.type not in INVALIDATING:
-                slots.append(entry.id, entry.message, False)
-        return Projection(slots, len(slots.messages))
+        slots.extend([e for e in entries if e.message is not None and e.type not in INVALIDATING])
+        return Projection(slots, len(slots.entries))
 
     def edited(self, edit: EntryRef) -> tuple[Projection, int]:
         """This projection after an edit, and how many leading slots stayed as they were."""
@@ -127,22 +128,36 @@ class Projection:
             return self, self.length
         old, slots = self._slots, self._slots.copy(slot)
         if edit.message is not None:
-            slots.append(old.entry_ids[slot], edit.message, True)
-        for later in range(slot + 1, self.length):
-            slots.append(old.entry_ids[later], old.messages[later], later in old.edited)
-        return Projection(slots, len(slots.messages)), slot
+            slots.extend([_with_message(old.entries[slot], edit.message)], [0])
+        later = [place - slot - 1 for place in old.edited if slot < place < self.length]
+        slots.extend(old.entries[slot + 1 : self.length], later)
+        return Projection(slots, len(slots.entries)), slot
 
 
 def project(branch: list[EntryRef]) -> Projection:
     """The projection of a whole branch."""
     edits = {entry.target_id: entry for entry in branch if entry.type == "context_edit"}
-    slots = _Slots()
-    slots.by_fingerprint.reserve(len(branch))
+    kept: list[EntryRef] = []
+    edited: list[int] = []
     for entry in kept_entries(branch, lambda e: e.type, lambda e: e.id, lambda e: e.first_kept_id):
         if entry.type == "context_edit":
             continue
         edit = edits.get(entry.id)
         message = entry.message if edit is None else edit.message
-        if message is not None:
-            slots.append(entry.id, message, edit is not None)
-    return Projection(slots, len(slots.messages))
+        if message is None:
+            continue
+        if edit is not None:
+            edited.append(len(kept))
+        kept.append(entry if edit is None else _with_message(entry, message))
+    slots = _Slots()
+    slots.extend(kept, edited)
+    return Projection(slots, len(kept))
+
+
+def _message(entry: EntryRef) -> MessageRef:
+    assert entry.message is not None
+    return entry.message
+
+
+def _with_message(entry: EntryRef, message: MessageRef) -> EntryRef:
+    return EntryRef(entry.id, entry.type, message)

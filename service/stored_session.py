@@ -125,7 +125,7 @@ class StoredSession:
         if self._position is not None:
             self._position[ref.id] = len(self._path)
         self._path.append(ref)
-        self._extend_messages(ref.id)
+        self._extend_messages(ref)
 
     def digested(self) -> list[tuple[Entry, EntryRef]]:
         """All entries with their digests, in the order they were added."""
@@ -178,11 +178,11 @@ class StoredSession:
         yield from self._path
         yield from self._aside.values()
 
-    def _extend_messages(self, entry_id: str) -> None:
-        entry = self._entries[entry_id]
-        if entry.get("type") in INVALIDATING:
+    def _extend_messages(self, ref: EntryRef) -> None:
+        if ref.type in INVALIDATING:
             self._messages_valid = False
-        elif self._messages_valid:
-            message = context_message(entry)
+        elif self._messages_valid and ref.message is not None:
+            entry = self._entries[ref.id]
+            message = entry["message"] if ref.type == "message" else context_message(entry)
             if message is not None:
                 self._messages.append(message)
