@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import compress, count
+from itertools import compress, count, islice
 from operator import is_not
 
 from context_paging.domain.messages import Message, MessageRef
@@ -14,7 +14,9 @@ class OutgoingMessages:
 
     def __init__(self) -> None:
         self._messages: list[Message] = []
+        # In their place: a list that only the session itself appends to, and its length then.
         self._source: Sequence[Message] | None = None
+        self._length = 0
 
     def changes(
         self,
@@ -26,10 +28,9 @@ class OutgoingMessages:
 
         ``requested`` gives a message of the previous request by its position.
         """
-        known = self._messages
-        limit = min(len(known), len(outgoing))
-        # A list that only the session itself appends to needs no comparison.
-        reused = limit if outgoing is self._source else _same(known, outgoing)
+        limit = min(self._length, len(outgoing))
+        known = self._messages if self._source is None else self._source
+        reused = limit if outgoing is self._source else _same(known, outgoing, limit)
         refs: list[MessageRef] = []
         while reused < limit:
             ref = digest(outgoing[reused])
@@ -42,13 +43,18 @@ class OutgoingMessages:
 
     def remember(self, outgoing: Sequence[Message], reused: int, *, append_only: bool) -> None:
         """Keep this request's messages; ``append_only`` if nobody but the session changes the list."""
-        self._messages[reused:] = outgoing[reused:]
+        if append_only:
+            self._messages = []
+        elif self._source is not None:
+            self._messages = list(outgoing)
+        else:
+            self._messages[reused:] = outgoing[reused:]
         self._source = outgoing if append_only else None
+        self._length = len(outgoing)
 
 
-def _same(known: Sequence[Message], outgoing: Sequence[Message]) -> int:
-    """How many leading objects are the same."""
-    limit = min(len(known), len(outgoing))
-    if not any(map(is_not, known, outgoing)):
+def _same(known: Sequence[Message], outgoing: Sequence[Message], limit: int) -> int:
+    """How many leading objects are the same, up to a limit."""
+    if not any(map(is_not, islice(known, limit), outgoing)):
         return limit
-    return next(compress(count(), map(is_not, known, outgoing)), limit)
+    return min(limit, next(compress(count(), map(is_not, known, outgoing)), limit))

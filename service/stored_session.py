@@ -37,11 +37,15 @@ class StoredSession:
         # Where each entry of the path stands; only known once an entry that is not the next became the leaf.
         self._position: dict[str, int] | None = None
         self._acknowledged = 0
+        # The conversation of the first so many entries of the path.
         self._messages: list[Message] = []
+        self._gathered = 0
         self._messages_valid = True
-        # Digests of stored messages by object identity: of those that were not acknowledged, or of all while
-        # a host passes many others. The entries keep the objects alive.
+        # Digests of stored messages by object identity, as far as they were needed: of entries that were not
+        # acknowledged, or of all while a host passes many others. The entries keep the objects alive.
         self._known: dict[int, MessageRef] = {}
+        self._known_until = 0
+        self._expected = 0
         self._knows_all = False
         self._unknown = 0
 
@@ -77,8 +81,6 @@ class StoredSession:
                 self.move_to(ref.id)
                 continue
             self._entries[ref.id] = entry
-            if ref.type == "message" and ref.message is not None:
-                self._known[id(entry["message"])] = ref.message
             if self._path and entry.get("parentId") == self._path[-1].id:
                 self._step(ref)
             else:
@@ -116,6 +118,8 @@ class StoredSession:
                 self._aside[ref.id] = ref
             del self._path[kept:]
             self._acknowledged = min(self._acknowledged, kept)
+            self._expected = min(self._expected, kept)
+            self._known_until = min(self._known_until, kept)
             self._messages_valid = False
         for entry_id in reversed(ahead):
             self._step(self._aside.pop(entry_id))
@@ -125,7 +129,8 @@ class StoredSession:
         if self._position is not None:
             self._position[ref.id] = len(self._path)
         self._path.append(ref)
-        self._extend_messages(ref)
+        if ref.type in INVALIDATING:
+            self._messages_valid = False
 
     def digested(self) -> list[tuple[Entry, EntryRef]]:
         """All entries with their digests, in the order they were added."""
@@ -142,7 +147,7 @@ class StoredSession:
 
     def acknowledge(self) -> None:
         """Confirm the last `refresh`."""
-        self._acknowledged = len(self._path)
+        self._acknowledged = self._expected = self._known_until = len(self._path)
         self._known = {}
         self._knows_all = False
         self._unknown = 0
@@ -152,6 +157,14 @@ class StoredSession:
         if not self._messages_valid:
             self._messages = context_messages(self.branch)
             self._messages_valid = True
+        else:
+            for ref in self._path[self._gathered :]:
+                if ref.message is not None:
+                    entry = self._entries[ref.id]
+                    message = entry["message"] if ref.type == "message" else context_message(entry)
+                    assert message is not None
+                    self._messages.append(message)
+        self._gathered = len(self._path)
         return self._messages
 
     def message_ref(self, entry_id: str) -> MessageRef | None:
@@ -161,28 +174,32 @@ class StoredSession:
 
     def known_ref(self, message: Message) -> MessageRef | None:
         """The digest of a message that is a stored entry's own object, unless it is not worth looking for."""
+        # Hosts pass messages in the order in which they are stored.
+        while self._expected < len(self._path):
+            ref = self._path[self._expected]
+            if ref.type == "message" and ref.message is not None:
+                if self._entries[ref.id]["message"] is not message:
+                    break
+                self._expected += 1
+                return ref.message
+            self._expected += 1
+        if self._known_until < len(self._path):
+            self._known.update(self._by_identity(self._path[self._known_until :]))
+            self._known_until = len(self._path)
         known = self._known.get(id(message))
         if known is None and not self._knows_all:
             self._unknown += 1
             if self._unknown > _SEARCHED_FOR:
                 self._knows_all = True
-                self._known = {
-                    id(self._entries[ref.id]["message"]): ref.message
-                    for ref in self._all_refs()
-                    if ref.type == "message" and ref.message is not None
-                }
+                self._known.update(self._by_identity(self._all_refs()))
                 known = self._known.get(id(message))
         return known
+
+    def _by_identity(self, refs: Iterable[EntryRef]) -> Iterator[tuple[int, MessageRef]]:
+        for ref in refs:
+            if ref.type == "message" and ref.message is not None:
+                yield id(self._entries[ref.id]["message"]), ref.message
 
     def _all_refs(self) -> Iterator[EntryRef]:
         yield from self._path
         yield from self._aside.values()
-
-    def _extend_messages(self, ref: EntryRef) -> None:
-        if ref.type in INVALIDATING:
-            self._messages_valid = False
-        elif self._messages_valid and ref.message is not None:
-            entry = self._entries[ref.id]
-            message = entry["message"] if ref.type == "message" else context_message(entry)
-            if message is not None:
-                self._messages.append(message)
