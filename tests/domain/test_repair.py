@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from context_paging.domain.conversation import Conversation
 from context_paging.domain.entries import EntryRef
-from context_paging.domain.events import ContextSelected, StructureRepaired
+from context_paging.domain.events import ContextAborted, ContextSelected, StructureRepaired
 from context_paging.domain.history import History
 from context_paging.domain.messages import MessageRef, ToolCall
 from context_paging.domain.repair import OnInvalidStructure, RepairKind, repair
@@ -19,6 +19,7 @@ from context_paging.domain.repaired_request import RepairedRequest
 from ..golden.script import Script
 
 CALLS = ("a", "b", "c")
+RESULT: dict[str, Any] = {"result": "x", "size": 5}
 
 
 def message(specification: tuple[str, Any], number: int) -> MessageRef:
@@ -234,3 +235,15 @@ def test_a_stored_exchange_that_a_change_of_policy_repairs_is_told_once() -> Non
 
     told = [event for event in happened if isinstance(event, StructureRepaired)]
     assert [(repair.entry_ids, repair.unstored) for repair in told] == [(("e1",), 0)]
+
+
+@pytest.mark.xfail(reason="it names the newest message if that is in no exchange")
+def test_a_refusal_names_the_added_call_that_a_stored_result_follows() -> None:
+    script = Script()
+    script.play({"started": {"tokenBudget": 400}})
+    script.play({"stored": [{"user": 5}, {"assistant": 5}, {"assistant": 5, "calls": ["x"]}, RESULT]})
+    added = [{"assistant": 6, "calls": ["x"], "at": 2}, {"user": 5, "at": 4}]
+    outcome = script.play({"requested": {"without": [2], "added": added}})[-1]
+
+    assert isinstance(outcome, ContextAborted)
+    assert "(outgoing message 2, only in this request)" in outcome.message
