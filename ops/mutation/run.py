@@ -133,14 +133,13 @@ def _module(name: str) -> str:
 def _difference(work: Path, name: str) -> list[str]:
     source = (work / f"checkout/src/context_paging/domain/{_module(name)}.py").read_text("utf-8")
     function, _, number = name.rpartition(".")[2].rpartition("__mutmut_")
+    wanted = [f"{function}__mutmut_{which}" for which in ("orig", number)]
     texts = {
-        node.name: ast.get_source_segment(source, node)
+        node.name: ast.get_source_segment(source, node) or ""
         for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.FunctionDef) and node.name.startswith(function + "__mutmut_")
+        if isinstance(node, ast.FunctionDef) and node.name in wanted
     }
-    before, after = (
-        (texts[f"{function}__mutmut_{which}"] or "").split("\n")[1:] for which in ("orig", number)
-    )
+    before, after = (texts[name].split("\n")[1:] for name in wanted)
     changes = difflib.unified_diff(before, after, n=0, lineterm="")
     return [f"    {line}" for line in changes if not line.startswith(("---", "+++", "@@"))]
 

@@ -1,7 +1,8 @@
 """A pytest plugin: instead of the collected tests, it runs for each mutant those that may notice it.
 
 Every mutant has a process of its own, forked once everything is imported and collected, which ends at the
-first test that fails. Which tests call which function, and how long they take, is found out before.
+first test that fails. Which tests call which function, and how long they take, is found out before. What no
+test calls may still be called on import: there the tests are run in a new interpreter.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import json
 import os
 import resource
 import signal
+import subprocess
 import sys
 import time
 from collections import defaultdict
@@ -23,6 +25,8 @@ from mutmut.mutation import trampoline
 MEMORY = 4 << 30
 """Bytes a mutant may use."""
 FAILED = 1
+IMPORT_LIMIT = 120
+"""Seconds that the tests may take in a new interpreter."""
 
 
 class Mutants:
@@ -88,7 +92,7 @@ class Mutants:
 
     def _try(self, name: str, order: list[int]) -> tuple[str, int | None]:
         if not order:
-            return "no test", None
+            return self._try_on_import(name), None
         reader, writer = os.pipe()
         sys.stdout.flush()
         child = os.fork()
@@ -102,6 +106,18 @@ class Mutants:
         if os.WIFSIGNALED(status):
             return ("timeout" if os.WTERMSIG(status) == signal.SIGPROF else "killed"), killer
         return ("survived", None) if os.WEXITSTATUS(status) == 0 else ("killed", killer)
+
+    def _try_on_import(self, name: str) -> str:
+        arguments = self._items[0].config.invocation_params.args
+        environment = {**os.environ, "MUTANT_UNDER_TEST": name, "PYTHONPATH": os.pathsep.join(sys.path)}
+        command = [sys.executable, "-m", "pytest", "-x", *map(str, arguments)]
+        try:
+            done = subprocess.run(
+                command, env=environment, capture_output=True, timeout=IMPORT_LIMIT, check=False
+            )
+        except subprocess.TimeoutExpired:
+            return "timeout"
+        return "killed" if done.returncode else "no test"
 
     def _run(self, name: str, order: list[int], writer: int) -> None:
         nothing = os.open(os.devnull, os.O_RDWR)

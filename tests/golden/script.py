@@ -23,16 +23,20 @@ from context_paging.domain.events import (
     ModelSelected,
     PagingToggled,
     SessionStarted,
+    SettingsReadFailed,
     StructureRepaired,
     TrimTargetWarned,
     TurnEnded,
 )
+from context_paging.domain.messages import MessageRef, digest
 from context_paging.domain.repair import RepairKind
 from context_paging.domain.state import SessionState
 
 from . import ROOT
 
 RESIDENT = 10
+ADDED = 1_000
+"""Timestamp of the first message that is added to a request; stored ones count from zero."""
 ESTIMATOR = HeuristicEstimator()
 
 
@@ -55,6 +59,8 @@ class Script:
         match name:
             case "started":
                 return [SessionStarted(reason="new", host="golden", global_settings=value)]
+            case "settings unreadable":
+                return [SettingsReadFailed(reason="new", error=value)]
             case "stored":
                 return [self._stored(value, len(self.branch))]
             case "stored instead":
@@ -96,8 +102,7 @@ class Script:
         return BranchRefreshed(kept=kept, appended=tuple(refs))
 
     def _requested(self, options: dict[str, Any]) -> ContextRequested:
-        projection = self.state.branch.projection
-        refs = [projection.message(slot) for slot in range(options.get("drop", 0), projection.length)]
+        refs = self._outgoing(options)
         before = [self.state.requested(position) for position in range(self.state.request_length)]
         reused = 0
         while reused < min(len(refs), len(before)) and refs[reused] == before[reused]:
@@ -109,6 +114,20 @@ class Script:
             context_window=options.get("window"),
             usage_tokens=options.get("usage"),
         )
+
+    def _outgoing(self, options: dict[str, Any]) -> list[MessageRef]:
+        # The stored messages but for some; then what the host adds to this request, each at its position.
+        projection = self.state.branch.projection
+        without = options.get("without", [])
+        slots = [slot for slot in range(options.get("drop", 0), projection.length) if slot not in without]
+        refs = [projection.message(slot) for slot in slots]
+        for number, added in enumerate(options.get("added", []), ADDED):
+            if "again" in added:
+                ref = projection.message(added["again"])
+            else:
+                ref = digest(_entry(added, number)["message"], ESTIMATOR)
+            refs.insert(added["at"], ref)
+        return refs
 
 
 def run(folder: Path) -> dict[str, Any]:
@@ -135,7 +154,7 @@ def outcome(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
     for step in steps:
         happened = script.play(step)
     told = [event for event in happened if not isinstance(event, BranchRefreshed | ContextRequested)]
-    return [_plain(asdict(event)) for event in told]
+    return [_rounded(_plain(asdict(event))) for event in told]
 
 
 def cases() -> list[Path]:
@@ -209,7 +228,7 @@ def _entry(specification: dict[str, Any], count: int) -> dict[str, Any]:
             }
         case _:
             raise ValueError(f"there is no entry {kind!r}")
-    return {**entry, "type": "message", "message": {**message, "timestamp": count}}
+    return {**entry, "type": "message", "message": {**message, "timestamp": specification.get("time", count)}}
 
 
 def _shown_event(event: Event) -> dict[str, Any]:
@@ -239,6 +258,15 @@ def _shown_event(event: Event) -> dict[str, Any]:
     if isinstance(event, TurnEnded):
         return {"type": event.type, "entry": event.entry_id}
     return _plain(asdict(event))
+
+
+def _rounded(value: Any) -> Any:
+    # Python sums fractions more exactly in newer versions.
+    if isinstance(value, float):
+        return round(value, 6) + 0.0
+    if isinstance(value, dict):
+        return {key: _rounded(child) for key, child in value.items()}
+    return [_rounded(child) for child in value] if isinstance(value, list | tuple) else value
 
 
 def _plain(value: dict[str, Any]) -> dict[str, Any]:

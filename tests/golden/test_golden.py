@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
+from context_paging.domain.reducers import transition_of
 from context_paging.domain.reducers.table import (
     TABLE,
     CalibrationEffect,
     CutEffect,
+    Effects,
     InputEffect,
     Override,
     Repairs,
@@ -21,6 +23,7 @@ from context_paging.domain.reducers.table import (
     Transition,
     Warnings,
 )
+from context_paging.domain.state import SessionState
 
 from . import ROOT
 from .__main__ import text
@@ -94,3 +97,48 @@ def test_a_changed_cell_of_the_table_moves_its_golden_file(
     state = run(folder_of(transition))["state.json"]
 
     assert state != json.loads((folder_of(transition) / "state.json").read_text("utf-8"))
+
+
+def misplaced() -> list[tuple[Transition, str, Enum]]:
+    """Cells with an effect that takes something from an event which the row does not have."""
+    columns = {type(field.default): field.name for field in dataclasses.fields(Effects)}
+    found = []
+    for effect, rows in NEEDS_ITS_EVENT.items():
+        # These two have something to do even so; and a fallback has a cut to commit: none.
+        if effect not in (Seen.ADD, InputEffect.MEASURE):
+            own = rows | ({Transition.SELECTED_BY_FALLBACK} if effect is CutEffect.COMMIT else set())
+            found += [(row, columns[type(effect)], effect) for row in Transition if row not in own]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("transition", "field", "effect"), misplaced(), ids=lambda value: getattr(value, "name", str(value))
+)
+def test_an_effect_keeps_what_is_there_if_the_event_has_nothing_for_it(
+    monkeypatch: pytest.MonkeyPatch, transition: Transition, field: str, effect: Enum
+) -> None:
+    states = []
+    for value in (effect, type(effect)["KEEP"]):
+        changed: dict[str, Any] = {field: value}
+        monkeypatch.setitem(TABLE, transition, dataclasses.replace(TABLE[transition], **changed))
+        states.append(run(folder_of(transition))["state.json"])
+
+    assert states[0] == states[1]
+
+
+@pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(Effects)])
+def test_a_cell_with_an_effect_of_no_such_column_is_refused_and_named(
+    monkeypatch: pytest.MonkeyPatch, field: str
+) -> None:
+    changed: dict[str, Any] = {field: Transition.WARNED}
+    monkeypatch.setitem(TABLE, Transition.WARNED, dataclasses.replace(TABLE[Transition.WARNED], **changed))
+
+    with pytest.raises(AssertionError, match=r"Transition\.WARNED"):
+        run(folder_of(Transition.WARNED))
+
+
+def test_an_event_that_is_in_no_row_is_refused_and_named() -> None:
+    unknown: Any = "session-renamed"
+
+    with pytest.raises(AssertionError, match="session-renamed"):
+        transition_of(SessionState(), unknown)
