@@ -42,11 +42,12 @@ def _under(state: SessionState, on_invalid: OnInvalidStructure) -> SessionState:
     if on_invalid is state.branch.on_invalid:
         return state
     branch = state.branch.under(on_invalid)
+    stored = branch.projection if branch.available else None
     # The messages of the last request are kept, so that the next one need not name them again.
     refs = [state.requested(position) for position in range(state.request_length)]
     if on_invalid is OnInvalidStructure.ABORT:
-        conversation = Conversation().followed_by(0, refs, None, 0)
-        return replace(state, branch=branch, conversation=conversation, request=None, stable_slots=0)
-    request = RepairedRequest.empty().followed_by(0, refs)
-    conversation = Conversation().continued(0, request.changed(), None)
-    return replace(state, branch=branch, conversation=conversation, request=request, stable_slots=0)
+        conversation = Conversation().followed_by(0, refs, stored, 0)
+        return replace(state, branch=branch, conversation=conversation, request=None, stable_slots=None)
+    request = RepairedRequest.empty().followed_by(0, refs, stored, 0)
+    conversation = Conversation().continued(0, request.changed(), stored)
+    return replace(state, branch=branch, conversation=conversation, request=request, stable_slots=None)

@@ -14,7 +14,7 @@ from ..steps import NO_STEP, Step
 from .eviction import Eviction, Evictor, Refused
 from .frontier import window_behind
 from .notices import Notices
-from .window import Window, whole_window
+from .window import Window, answered_by_stored, whole_window
 
 Outcome = ContextSelected | ContextAborted
 
@@ -213,6 +213,9 @@ def _what_breaks(conversation: Conversation) -> Step:
     assert last is not None
     if broken is not None:
         return broken
+    answered = answered_by_stored(conversation, last)
+    if answered:
+        return conversation.at(min(answered))
     return last if last.exchange == NO_STEP else conversation.at(last.exchange)
 
 

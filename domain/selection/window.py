@@ -103,15 +103,16 @@ def window_of(conversation: Conversation, start: int, remainder: Unit | None = N
         return Window(tuple(units), len(units))
     units += _units(conversation, start, active.index, conversation.dropped(start))
     active_start = len(units)
-    dropped = conversation.dropped(active.index)
-    trailing = _trailing(conversation, last, active, _answered_by_stored(conversation, active))
-    behind = max(start, last.envelope_end + 1)
+    dropped, answered = conversation.dropped(active.index), answered_by_stored(conversation, last)
+    envelope_end = _envelope_end(last, answered)
+    trailing = _trailing(conversation, last, active, answered)
+    behind = max(start, envelope_end + 1)
     apart = sorted((*dropped, *trailing)) if trailing else dropped
     units += _units(conversation, behind, conversation.length, apart, active=True)
     return Window(
         tuple(units),
         active_start,
-        envelope=without(active.index, last.envelope_end, dropped),
+        envelope=without(active.index, envelope_end, dropped),
         trailing=runs_of(trailing),
         has_active_turn=True,
     )
@@ -120,11 +121,12 @@ def window_of(conversation: Conversation, start: int, remainder: Unit | None = N
 def rest_of_turn(conversation: Conversation, anchor: Step, start: int, end: int) -> Unit:
     """What the window holds of a completed turn that was cut behind the exchange of ``anchor``: its envelope,
     what stands from ``start`` to its ``end``, and its trailing messages."""
-    request = conversation.at(anchor.request)
-    dropped = conversation.dropped(request.index)
-    envelope = without(request.index, anchor.envelope_end, dropped)
-    trailing = _trailing(conversation, conversation.at(end), request, frozenset())
-    rest = without(max(start, anchor.envelope_end + 1), end, sorted((*dropped, *trailing)))
+    request, last = conversation.at(anchor.request), conversation.at(end)
+    dropped, answered = conversation.dropped(request.index), answered_by_stored(conversation, last)
+    envelope_end = _envelope_end(anchor, answered)
+    envelope = without(request.index, envelope_end, dropped)
+    trailing = _trailing(conversation, last, request, answered)
+    rest = without(max(start, envelope_end + 1), end, sorted((*dropped, *trailing)))
     runs = (*envelope, *rest, *runs_of(trailing))
     return Unit(FrontierKind.COMPLETED_TURN, runs, end, request.index)
 
@@ -174,18 +176,22 @@ def _trailing(conversation: Conversation, last: Step, request: Step, answered: f
     return found[::-1]
 
 
-def _answered_by_stored(conversation: Conversation, active: Step) -> frozenset[int]:
-    """Positions of outgoing-only assistants of the active request that a stored result answers."""
-    last = conversation.last
-    if last is None or not last.unowned_result:
+def answered_by_stored(conversation: Conversation, last: Step) -> frozenset[int]:
+    """Positions of outgoing-only assistants that a stored result answers, in a request up to ``last``."""
+    if not last.unowned_result:
         return frozenset()
     return frozenset(
         step.exchange
-        for step in conversation.between(active.index + 1, last.index)
+        for step in conversation.between(last.request + 1, last.index)
         if not step.outgoing_only
         and step.exchange != NO_STEP
         and conversation.at(step.exchange).outgoing_only
     )
+
+
+def _envelope_end(step: Step, answered: frozenset[int]) -> int:
+    # A call leaves the window together with its results.
+    return min((step.envelope_end, *(position - 1 for position in answered)))
 
 
 def _is_trailing(conversation: Conversation, step: Step, answered: frozenset[int]) -> bool:

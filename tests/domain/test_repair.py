@@ -201,9 +201,6 @@ def test_a_stretch_is_repaired_without_regard_to_what_follows() -> None:
     assert repair([*refs, message(("result", "b"), 3)]).order == (0, 1, 3, 2)
 
 
-@pytest.mark.xfail(
-    reason="an added call directly behind the request is part of its envelope; its result is not"
-)
 def test_an_added_call_never_goes_out_without_its_stored_result() -> None:
     script = Script()
     script.play({"started": {"tokenBudget": 150, "onInvalidStructure": "repair"}})
@@ -223,9 +220,6 @@ def test_an_added_call_never_goes_out_without_its_stored_result() -> None:
     assert (1 in sent) == (2 in sent)
 
 
-@pytest.mark.xfail(
-    reason="the request was matched while the history was unavailable: all of it counts as added"
-)
 def test_a_stored_exchange_that_a_change_of_policy_repairs_is_told_once() -> None:
     script = Script()
     script.play({"started": {"tokenBudget": 400}})
@@ -237,7 +231,6 @@ def test_a_stored_exchange_that_a_change_of_policy_repairs_is_told_once() -> Non
     assert [(repair.entry_ids, repair.unstored) for repair in told] == [(("e1",), 0)]
 
 
-@pytest.mark.xfail(reason="it names the newest message if that is in no exchange")
 def test_a_refusal_names_the_added_call_that_a_stored_result_follows() -> None:
     script = Script()
     script.play({"started": {"tokenBudget": 400}})
@@ -247,3 +240,28 @@ def test_a_refusal_names_the_added_call_that_a_stored_result_follows() -> None:
 
     assert isinstance(outcome, ContextAborted)
     assert "(outgoing message 2, only in this request)" in outcome.message
+
+
+def test_an_added_call_keeps_its_stored_result_in_a_turn_that_was_cut_while_it_was_active() -> None:
+    script = Script()
+    script.play({"started": {"tokenBudget": 250, "trimToTokens": 240, "onInvalidStructure": "repair"}})
+    stored = [
+        {"user": 5},
+        {"assistant": 5, "calls": ["a"]},
+        {"result": "a", "size": 300},
+        {"assistant": 5, "calls": ["x"]},
+        {"result": "x", "size": 5},
+        {"assistant": 5},
+    ]
+    script.play({"stored": stored})
+    requested = {"requested": {"without": [3], "added": [{"assistant": 6, "calls": ["x"], "at": 3}]}}
+    cut = script.play(requested)[-1]
+    assert isinstance(cut, ContextSelected)
+    assert cut.cut is not None
+    assert cut.kept == ((0, 0), (3, 5))
+
+    script.play({"stored": [{"user": 5}]})
+    later = script.play(requested)[-1]
+
+    assert isinstance(later, ContextSelected)
+    assert later.kept == ((0, 0), (3, 6))
