@@ -105,7 +105,7 @@ def test_a_request_that_grew_is_what_it_would_be_at_once(
 ) -> None:
     refs = messages(*given_messages)
     request, taken, kept = RepairedRequest.empty(), 0, list[MessageRef]()
-    while taken < len(refs):
+    for _ in range(data.draw(st.integers(1, 12))):
         # Now and then the host goes back to an earlier message.
         reused = data.draw(st.integers(0, taken)) if data.draw(st.booleans()) else taken
         taken = data.draw(st.integers(reused, len(refs)))
