@@ -75,6 +75,7 @@ class Bench:
         self.options = options
         self.peers = peers
         self._status = status
+        self._stopped: dict[str, int] = {}
 
     def measure(self) -> dict[str, Any]:
         """All parts that were asked for."""
@@ -99,6 +100,7 @@ class Bench:
                 )
                 earlier[length] = answer
                 if "stopped" in answer:
+                    self._stopped[name] = length
                     break
         return found
 
@@ -107,7 +109,8 @@ class Bench:
         found: dict[str, list[Any]] = {}
         messages = self.options.held
         for name, way, python in self._contenders():
-            if way.holds:
+            # What cannot answer at this length is not waited for.
+            if way.holds and self._stopped.get(name, messages + 1) > messages:
                 self._tell(way, "memory")
                 found[name] = [
                     asked(python, way.script, "weigh", name, messages, how)
