@@ -10,7 +10,7 @@ from ..estimation import TokenEstimator
 from ..events import ContextAborted, ContextRequested, ContextSelected, Mode, Parts, Rule
 from ..settings import Limits, limits_of
 from ..state import SessionState
-from ..steps import NO_STEP, Step
+from ..steps import Step
 from .eviction import Eviction, Evictor, Refused
 from .frontier import window_behind
 from .notices import Notices
@@ -213,10 +213,7 @@ def _what_breaks(conversation: Conversation) -> Step:
     assert last is not None
     if broken is not None:
         return broken
-    answered = answered_by_stored(conversation, last)
-    if answered:
-        return conversation.at(min(answered))
-    return last if last.exchange == NO_STEP else conversation.at(last.exchange)
+    return conversation.at(min(answered_by_stored(conversation, last), default=last.exchange))
 
 
 def _what_is_wrong(conversation: Conversation) -> str:

@@ -126,7 +126,7 @@ def rest_of_turn(conversation: Conversation, anchor: Step, start: int, end: int)
     envelope_end = _envelope_end(anchor, answered)
     envelope = without(request.index, envelope_end, dropped)
     trailing = _trailing(conversation, last, request, answered)
-    rest = without(max(start, envelope_end + 1), end, sorted((*dropped, *trailing)))
+    rest = without(start, end, sorted((*dropped, *trailing)))
     runs = (*envelope, *rest, *runs_of(trailing))
     return Unit(FrontierKind.COMPLETED_TURN, runs, end, request.index)
 

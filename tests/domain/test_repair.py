@@ -212,12 +212,11 @@ def test_an_added_call_never_goes_out_without_its_stored_result() -> None:
         {"result": "y", "size": 5},
     ]
     script.play({"stored": stored})
-    added = {"assistant": 60, "calls": ["x"], "at": 1}
-    outcome = script.play({"requested": {"without": [1], "added": [added]}})[-1]
+    added = [{"user": 1, "at": 1}, {"assistant": 60, "calls": ["x"], "at": 2}]
+    outcome = script.play({"requested": {"without": [1], "added": added}})[-1]
 
     assert isinstance(outcome, ContextSelected)
-    sent = {index for first, last in outcome.kept for index in range(first, last + 1)}
-    assert (1 in sent) == (2 in sent)
+    assert outcome.kept == ((0, 1), (4, 5))
 
 
 def test_a_stored_exchange_that_a_change_of_policy_repairs_is_told_once() -> None:
@@ -265,3 +264,13 @@ def test_an_added_call_keeps_its_stored_result_in_a_turn_that_was_cut_while_it_w
 
     assert isinstance(later, ContextSelected)
     assert later.kept == ((0, 0), (3, 6))
+
+
+def test_a_refusal_names_the_call_whose_results_are_not_all_there() -> None:
+    script = Script()
+    script.play({"started": {"tokenBudget": 400}})
+    script.play({"stored": [{"user": 5}, {"assistant": 5, "calls": ["x", "y"]}, RESULT]})
+    outcome = script.play({"requested": {}})[-1]
+
+    assert isinstance(outcome, ContextAborted)
+    assert outcome.message.startswith("A tool call has no result yet (outgoing message 1, entry e1).")
