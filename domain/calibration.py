@@ -82,7 +82,8 @@ class Selected:
         messages = [] if notice is None else [SentMessage(b"", notice.tokens, False)]
         steps, next_slot = self.conversation.steps(self.kept), 0
         if stored is not None and not self.replaced and all(step.slot >= 0 for step in steps):
-            messages += [SentMessage(step.ref.fingerprint, step.tokens, True) for step in steps]
+            known = ((step.ref.fingerprint, step.tokens, True) for step in steps)
+            messages += map(SentMessage._make, known)
             return SentRequest(tuple(messages), self.resident_tokens)
         for step in steps:
             if step.index in self.replaced:
@@ -209,13 +210,12 @@ def _measured_steps(
     conversation: Conversation, response: Step, request: SentRequest
 ) -> list[tuple[Step, int]] | None:
     # From the newest on, so that of identical messages the later ones count as measured.
+    measured = [message for message in reversed(request.messages) if message.stored]
     found: list[tuple[Step, int]] = []
-    earlier = conversation.backwards(response.index)
-    for message in reversed(request.messages):
-        if not message.stored:
-            continue
-        step = next((s for s in earlier if s.slot >= 0 and s.ref.fingerprint == message.fingerprint), None)
-        if step is None:
-            return None
-        found.append((step, message.tokens))
-    return found
+    for step in conversation.backwards(response.index):
+        if len(found) == len(measured):
+            break
+        message = measured[len(found)]
+        if step.slot >= 0 and step.ref.fingerprint == message.fingerprint:
+            found.append((step, message.tokens))
+    return found if len(found) == len(measured) else None

@@ -205,8 +205,12 @@ class Conversation:
 
     def backwards(self, before: int | None = None) -> Iterator[Step]:
         """The steps before a position, or all, newest first."""
-        for index in range(self.length if before is None else before, 0, -1):
-            yield self.at(index - 1)
+        end, count = self.length if before is None else before, 8
+        # Often the first few are all that is asked for; else very many are.
+        while end > 0:
+            start = max(0, end - count)
+            yield from reversed(self.between(start, end - 1))
+            end, count = start, min(CHUNK, 4 * count)
 
     def unstored(self, before: int | None = None) -> Iterator[Step]:
         """The steps that are outgoing-only, newest first; those before a position, or all."""
