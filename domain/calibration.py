@@ -82,8 +82,7 @@ class Selected:
         messages = [] if notice is None else [SentMessage(b"", notice.tokens, False)]
         steps, next_slot = self.conversation.steps(self.kept), 0
         if stored is not None and not self.replaced and all(step.slot >= 0 for step in steps):
-            known = ((step.ref.fingerprint, step.tokens, True) for step in steps)
-            messages += map(SentMessage._make, known)
+            messages += [SentMessage(step.ref.fingerprint, step.tokens, True) for step in steps]
             return SentRequest(tuple(messages), self.resident_tokens)
         for step in steps:
             if step.index in self.replaced:

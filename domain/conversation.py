@@ -10,10 +10,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 from .messages import MessageRef
 from .projection import Projection
-from .runs import Run
+from .runs import Run, without
 from .steps import (
     CHUNK,
     DROPPED,
@@ -44,14 +45,13 @@ class _Fold:
 
     Attributes:
         answered: calls of the open exchange that have a result, a bit each.
-        input_tokens: all messages; ``kept_tokens`` leaves out the dropped ones.
+        kept_tokens: all messages but the dropped ones.
         unusual: steps that are outgoing-only, whose stored content was edited, or that are out of order.
         unstored: steps that are outgoing-only.
         dropped: steps that never go out.
     """
 
     answered: int = 0
-    input_tokens: int = 0
     kept_tokens: int = 0
     broken: _Broken | None = None
     unusual: Marked | None = None
@@ -90,7 +90,7 @@ class Conversation:
     @property
     def input_tokens(self) -> int:
         """Estimate of all messages."""
-        return self._fold.input_tokens
+        return self.tokens_of(((0, self.length - 1),)) if self.length else 0
 
     @property
     def kept_tokens(self) -> int:
@@ -168,27 +168,21 @@ class Conversation:
 
     def between(self, first: int, last: int) -> list[Step]:
         """The steps from one position to another, both included."""
-        steps: list[Step] = []
-        index = first
-        while index <= last:
-            base = index - index % CHUNK
-            end = min(last + 1, base + CHUNK)
-            steps += self._chunks[base // CHUNK].steps(base, index - base, end - base)
-            index = end
-        return steps
+        return self.steps(((first, last),))
 
     def refs(self, runs: Iterable[Run]) -> list[MessageRef]:
         """The messages at some positions."""
         refs: list[MessageRef] = []
-        for first, last in runs:
-            for number in range(first // CHUNK, last // CHUNK + 1):
-                base = number * CHUNK
-                refs += self._chunks[number].refs[max(0, first - base) : last + 1 - base]
+        for chunk, _, start, end in self._pieces(runs):
+            refs += chunk.refs[start:end]
         return refs
 
     def steps(self, runs: Iterable[Run]) -> list[Step]:
         """The steps at some positions."""
-        return [step for first, last in runs for step in self.between(first, last)]
+        steps: list[Step] = []
+        for chunk, base, start, end in self._pieces(runs):
+            steps += chunk.steps(base, start, end)
+        return steps
 
     def exchange_of(self, index: int) -> int:
         """The assistant step whose exchange the step at a position belongs to, or `NO_STEP`."""
@@ -196,12 +190,7 @@ class Conversation:
 
     def dropped(self, start: int) -> list[int]:
         """The positions of the dropped steps from a position on."""
-        found = []
-        marked = self._fold.dropped
-        while marked is not None and marked.index >= start:
-            found.append(marked.index)
-            marked = marked.earlier
-        return found[::-1]
+        return list(takewhile(lambda index: index >= start, Marked.each(self._fold.dropped)))[::-1]
 
     def backwards(self, before: int | None = None) -> Iterator[Step]:
         """The steps before a position, or all, newest first."""
@@ -264,9 +253,14 @@ class Conversation:
         return following.conversation()
 
     def _marked(self, marked: Marked | None) -> Iterator[Step]:
-        while marked is not None:
-            yield self.at(marked.index)
-            marked = marked.earlier
+        return map(self.at, Marked.each(marked))
+
+    def _pieces(self, runs: Iterable[Run]) -> Iterator[tuple[Chunk, int, int, int]]:
+        """The chunks that hold some positions, each with where it begins and the part of it that is meant."""
+        for first, last in runs:
+            for number in range(first // CHUNK, last // CHUNK + 1):
+                base = number * CHUNK
+                yield self._chunks[number], base, max(0, first - base), min(CHUNK, last + 1 - base)
 
     def _next_slot(self, index: int) -> int:
         """Where the search for the message at a position begins."""
@@ -296,10 +290,9 @@ class _Following:
         self.shared = self.length = kept
         self.chunks = _chunks_before(base, kept)
         fold = base._fold
-        self.input_tokens, self.kept_tokens = fold.input_tokens, fold.kept_tokens
-        for step in base.between(kept, base.length - 1):
-            self.input_tokens -= step.tokens
-            self.kept_tokens -= 0 if step.dropped else step.tokens
+        self.input_tokens = base.tokens_of(((0, kept - 1),)) if kept else 0
+        left_out = without(kept, base.length - 1, base.dropped(kept))
+        self.kept_tokens = fold.kept_tokens - base.tokens_of(left_out)
         self.broken = fold.broken if fold.broken is not None and fold.broken.shown_at < kept else None
         self.unusual = Marked.before(fold.unusual, kept)
         self.unstored = Marked.before(fold.unstored, kept)
@@ -322,15 +315,7 @@ class _Following:
 
     def conversation(self) -> Conversation:
         """The request."""
-        fold = _Fold(
-            self.answered,
-            self.input_tokens,
-            self.kept_tokens,
-            self.broken,
-            self.unusual,
-            self.unstored,
-            self.dropped,
-        )
+        fold = _Fold(self.answered, self.kept_tokens, self.broken, self.unusual, self.unstored, self.dropped)
         return Conversation(self.chunks, self.length, self.stored, self.shared, fold)
 
     def match(self, ref: MessageRef) -> None:

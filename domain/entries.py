@@ -51,6 +51,12 @@ class EntryRef(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown
         return self.type == "message" and self.message is not None and self.message.role in EDITABLE_ROLES
 
 
+def message_of(entry: EntryRef) -> MessageRef:
+    """The message of an entry that has one."""
+    assert entry.message is not None
+    return entry.message
+
+
 def context_message(entry: Entry) -> Message | None:
     """The message an entry puts into the conversation by itself, if any."""
     match entry.get("type"):

@@ -17,7 +17,7 @@ from itertools import chain, islice
 from typing import Any, Literal
 
 from .arena import PositionTable
-from .entries import EntryRef
+from .entries import EntryRef, message_of
 from .errors import HistoryErrorCode
 from .messages import Message, MessageRef, tool_calls
 from .repair import OnInvalidStructure, RepairKind, Stretch, repair
@@ -94,10 +94,10 @@ class _Items:
         self.abandoned: set[int] = set()
         self.by_id: PositionTable[str] = PositionTable(lambda number: entries[starts[number]].id)
         self.by_fingerprint: PositionTable[bytes] = PositionTable(
-            lambda at: _message(entries[at]).fingerprint
+            lambda at: message_of(entries[at]).fingerprint
         )
         self.by_signature: PositionTable[Signature] = PositionTable(
-            lambda number: _signature(_message(entries[starts[number]]))
+            lambda number: _signature(message_of(entries[starts[number]]))
         )
         # The calls of all items, and the item that makes each.
         self.call_ids: list[str] = []
@@ -113,7 +113,7 @@ class _Items:
         self.entries += entries
         if abandoned:
             self.abandoned.add(number)
-        for call in _message(entries[0]).calls:
+        for call in message_of(entries[0]).calls:
             self.call_ids.append(call.id)
             self.callers.append(number)
 
@@ -123,12 +123,12 @@ class _Items:
         self.indexed = len(self.starts), len(self.entries), len(self.call_ids)
         firsts = list(map(self.entries.__getitem__, self.starts[items:]))
         self.by_id.extend(((entry.id, number) for number, entry in enumerate(firsts, items)), len(firsts))
-        further = map(_message, self.entries[entries:])
+        further = map(message_of, self.entries[entries:])
         self.by_fingerprint.extend(
             ((message.fingerprint, at) for at, message in enumerate(further, entries)),
             len(self.entries) - entries,
         )
-        callers = [(_message(entry), number) for number, entry in enumerate(firsts, items)]
+        callers = [(message_of(entry), number) for number, entry in enumerate(firsts, items)]
         callers = [caller for caller in callers if caller[0].calls]
         self.by_signature.extend(((_signature(message), number) for message, number in callers), len(callers))
         call_ids = self.call_ids[calls:]
@@ -218,7 +218,7 @@ class History:
             if item.kind != "toolResult":
                 return item
         for number in range(self._length - 1, -1, -1):
-            if _message(self._closed.entries[self._closed.starts[number]]).role != "toolResult":
+            if message_of(self._closed.entries[self._closed.starts[number]]).role != "toolResult":
                 return self._closed.item(number)
         return None
 
@@ -254,7 +254,7 @@ class History:
     def _strictly(self, closed: _Items, entries: Iterable[EntryRef]) -> History:
         opened: list[EntryRef] = []
         for entry in (*self.open, *entries):
-            role = _message(entry).role
+            role = message_of(entry).role
             if role == "toolResult":
                 error = _result_error(opened, entry)
                 if error is not None:
@@ -278,10 +278,10 @@ class History:
 
     def _with_repairs(self, closed: _Items, entries: Iterable[EntryRef]) -> History:
         opened = list(self.open)
-        stretch = Stretch(_message(entry) for entry in opened)
+        stretch = Stretch(message_of(entry) for entry in opened)
         repairs: list[StoredRepair] = []
         for entry in entries:
-            message = _message(entry)
+            message = message_of(entry)
             if stretch.ends_before(message):
                 items, done = _repaired_items(opened, stretch.messages, newest=False)
                 for owned, abandoned in items:
@@ -400,20 +400,15 @@ class _Paths:
         self.paths = [path for path in candidates if isinstance(path, str)]
 
 
-def _message(entry: EntryRef) -> MessageRef:
-    assert entry.message is not None
-    return entry.message
-
-
 def _item(entries: Sequence[EntryRef], sequence: int, abandoned: bool = False) -> HistoryItem:
-    message = _message(entries[0])
+    message = message_of(entries[0])
     results = entries[1:]
     return HistoryItem(
         entries[0].id,
         _KINDS[message.role],
         sequence,
         message,
-        tuple(map(_message, results)),
+        tuple(map(message_of, results)),
         tuple(entry.id for entry in results),
         abandoned,
     )
@@ -459,18 +454,18 @@ def _holds(item: HistoryItem, fingerprint: bytes) -> bool:
 
 def _complete(exchange: Sequence[EntryRef]) -> bool:
     """Whether every call has a result, or none is to come."""
-    message = _message(exchange[0])
+    message = message_of(exchange[0])
     if message.interrupted or not message.calls:
         return True
-    return {call.id for call in message.calls} <= {_message(entry).call_id for entry in exchange[1:]}
+    return {call.id for call in message.calls} <= {message_of(entry).call_id for entry in exchange[1:]}
 
 
 def _result_error(exchange: Sequence[EntryRef], result: EntryRef) -> HistoryErrorCode | None:
     if not exchange:
         return HistoryErrorCode.ORPHAN_TOOL_RESULT
-    call_id = _message(result).call_id or ""
-    if all(call.id != call_id for call in _message(exchange[0]).calls):
+    call_id = message_of(result).call_id or ""
+    if all(call.id != call_id for call in message_of(exchange[0]).calls):
         return HistoryErrorCode.MISMATCHED_TOOL_RESULT
-    if any(_message(entry).call_id == call_id for entry in exchange[1:]):
+    if any(message_of(entry).call_id == call_id for entry in exchange[1:]):
         return HistoryErrorCode.DUPLICATE_TOOL_RESULT
     return None

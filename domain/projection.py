@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from .arena import PositionTable
-from .entries import INVALIDATING, EntryRef, kept_entries
+from .entries import INVALIDATING, EntryRef, kept_entries, message_of
 from .messages import MessageRef
 
 
@@ -27,7 +27,7 @@ class _Slots:
         self.measured = array("i")
         self.edited: set[int] = set()
         self.by_fingerprint: PositionTable[bytes] = PositionTable(
-            lambda slot: _message(entries[slot]).fingerprint
+            lambda slot: message_of(entries[slot]).fingerprint
         )
 
     def extend(self, entries: Sequence[EntryRef], edited: Iterable[int] = ()) -> None:
@@ -35,7 +35,7 @@ class _Slots:
         start = len(self.entries)
         self.entries += entries
         self.edited.update(start + place for place in edited)
-        messages = list(map(_message, entries))
+        messages = list(map(message_of, entries))
         total = self.tokens[-1]
         for slot, message in enumerate(messages, start):
             total += message.tokens
@@ -66,7 +66,7 @@ class Projection:
 
     def message(self, slot: int) -> MessageRef:
         """The message in a slot."""
-        return _message(self._slots.entries[slot])
+        return message_of(self._slots.entries[slot])
 
     def entry_id(self, slot: int) -> str:
         """The entry a slot comes from."""
@@ -81,7 +81,7 @@ class Projection:
         if message.role == "system":
             return None
         slots, fingerprint = self._slots, message.fingerprint
-        if start < self.length and _message(slots.entries[start]).fingerprint == fingerprint:
+        if start < self.length and message_of(slots.entries[start]).fingerprint == fingerprint:
             return start
         return slots.by_fingerprint.first(fingerprint, start, self.length)
 
@@ -152,11 +152,6 @@ def project(branch: list[EntryRef]) -> Projection:
     slots = _Slots()
     slots.extend(kept, edited)
     return Projection(slots, len(kept))
-
-
-def _message(entry: EntryRef) -> MessageRef:
-    assert entry.message is not None
-    return entry.message
 
 
 def _with_message(entry: EntryRef, message: MessageRef) -> EntryRef:

@@ -136,6 +136,13 @@ class Marked:
     earlier: Marked | None
 
     @staticmethod
+    def each(marked: Marked | None) -> Iterator[int]:
+        """The marked positions, newest first."""
+        while marked is not None:
+            yield marked.index
+            marked = marked.earlier
+
+    @staticmethod
     def before(marked: Marked | None, index: int) -> Marked | None:
         """The marks below a position."""
         while marked is not None and marked.index >= index:

@@ -98,12 +98,13 @@ def window_of(conversation: Conversation, start: int, remainder: Unit | None = N
     """
     last, active = conversation.last, conversation.active_request
     units = [] if remainder is None else [remainder]
+    dropped = conversation.dropped(start if active is None else min(start, active.index))
     if active is None or last is None:
-        units += _units(conversation, start, conversation.length, conversation.dropped(start))
+        units += _units(conversation, start, conversation.length, dropped)
         return Window(tuple(units), len(units))
-    units += _units(conversation, start, active.index, conversation.dropped(start))
+    units += _units(conversation, start, active.index, dropped)
     active_start = len(units)
-    dropped, answered = conversation.dropped(active.index), answered_by_stored(conversation, last)
+    answered = answered_by_stored(conversation, last)
     envelope_end = _envelope_end(last, answered)
     trailing = _trailing(conversation, last, active, answered)
     behind = max(start, envelope_end + 1)

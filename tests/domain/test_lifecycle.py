@@ -12,8 +12,7 @@ from ..golden.script import Script
 def after(*steps: dict[str, Any]) -> SessionState:
     """The state that steps of a golden case lead to."""
     script = Script()
-    for step in steps:
-        script.play(step)
+    script.play_all(steps)
     return script.state
 
 

@@ -25,8 +25,7 @@ def played(policy: str, *steps: dict[str, Any]) -> SessionState:
     script = Script()
     script.play({"started": {"tokenBudget": 400, "onInvalidStructure": policy}})
     script.play({"stored": [{"user": 10}, {"assistant": 10}, {"user": 10}]})
-    for step in ({"requested": {}}, *steps):
-        script.play(step)
+    script.play_all(({"requested": {}}, *steps))
     return script.state
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,13 @@ class Script:
     def play(self, step: dict[str, Any]) -> list[Event]:
         """Fold one step; the events it made, decisions included."""
         self.state, happened = fold(self.state, self._events(step), ESTIMATOR)
+        return happened
+
+    def play_all(self, steps: Iterable[dict[str, Any]]) -> list[Event]:
+        """Fold steps in order; the events that the last one made."""
+        happened: list[Event] = []
+        for step in steps:
+            happened = self.play(step)
         return happened
 
     def _events(self, step: dict[str, Any]) -> list[Event]:
@@ -135,10 +143,8 @@ def run(folder: Path) -> dict[str, Any]:
     given = json.loads((folder / "given.json").read_text("utf-8"))
     script = Script()
     if given.get("after") is not None:
-        for step in json.loads((ROOT / f"{given['after']}.json").read_text("utf-8")):
-            script.play(step)
-    for step in given["steps"]:
-        script.play(step)
+        script.play_all(json.loads((ROOT / f"{given['after']}.json").read_text("utf-8")))
+    script.play_all(given["steps"])
     before = shown(script.state)
     happened = script.play(given["event"])
     return {
@@ -149,11 +155,11 @@ def run(folder: Path) -> dict[str, Any]:
 
 def outcome(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Everything that the events of the last of some steps say, but for what the host passed."""
-    script = Script()
-    happened: list[Event] = []
-    for step in steps:
-        happened = script.play(step)
-    told = [event for event in happened if not isinstance(event, BranchRefreshed | ContextRequested)]
+    told = [
+        event
+        for event in Script().play_all(steps)
+        if not isinstance(event, BranchRefreshed | ContextRequested)
+    ]
     return [_rounded(_plain(asdict(event))) for event in told]
 
 
